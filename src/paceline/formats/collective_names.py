@@ -1,0 +1,75 @@
+"""What a communication operator is, from the many ways recordings spell it."""
+
+from __future__ import annotations
+
+import re
+
+_OPS: tuple[tuple[str, str], ...] = (
+    # Order matters: "reducescatter" contains "reduce", "sendrecv" contains "send".
+    ("reducescatter", "reduce_scatter"),
+    ("allreduce", "all_reduce"),
+    ("allgather", "all_gather"),
+    ("alltoall", "all_to_all"),
+    ("batchsendrecv", "send_receive"),
+    ("sendrecv", "send_receive"),
+    ("sendreceive", "send_receive"),
+    ("broadcast", "broadcast"),
+    ("barrier", "barrier"),
+    ("receive", "receive"),
+    ("recv", "receive"),
+    ("send", "send"),
+    ("scatter", "scatter"),
+    ("gather", "gather"),
+    ("reduce", "reduce"),
+)
+
+_HCOM = re.compile(r"hcom_(?P<op>[A-Za-z]+?)_*_(?P<group>\d+)_(?P<sequence>\d+)_(?P<part>\d+)")
+
+_KINDS: tuple[tuple[str, str], ...] = (
+    ("default_group", "world"), ("default_pg", "world"), ("hccl_world_group", "world"), ("nccl_world_group", "world"),
+    ("world", "world"), ("tensor", "tp"), ("tp", "tp"), ("mp", "tp"), ("pipeline", "pp"), ("pp", "pp"),
+    ("expert", "ep"), ("exp", "ep"), ("ep", "ep"), ("context", "cp"), ("cp", "cp"), ("data", "dp"), ("dp", "dp"),
+)  # fmt: skip
+
+
+def op_of(name: str) -> str:
+    """The collective behind a name: all_reduce, …, or "other".
+
+    >>> op_of("hcom_reduceScatter__612_4_1"), op_of("AllReduce-op4582"), op_of("ncclDevKernel_SendRecv(ncclDevComm*)")
+    ('reduce_scatter', 'all_reduce', 'send_receive')
+    """
+    plain = name.lower().replace("_", "").replace("-", "").replace(" ", "")
+    return next((op for spelled, op in _OPS if spelled in plain), "other")
+
+
+def hccl_sequence(name: str) -> int | None:
+    """The number that is equal on every rank of a group for the same HCCL collective, or None.
+
+    >>> hccl_sequence("hcom_allReduce__612_4_1@5862276093215481612")
+    4
+    """
+    found = _HCOM.search(name)
+    return int(found["sequence"]) if found else None
+
+
+def group_hash(group: str) -> str:
+    """The number HCCL writes behind "@" for a communicator id: two rolling 32-bit hashes (primes 29 and 131).
+
+    >>> group_hash("group_name_0")
+    '5862276093215481612'
+    """
+    low = high = 0
+    for character in group.encode():
+        high = (high * 29 + character) & 0xFFFFFFFF
+        low = (low * 131 + character) & 0xFFFFFFFF
+    return str(high << 32 | low)
+
+
+def group_kind(name: str) -> str:
+    """dp, tp, pp, ep, cp, world or other, from what a framework calls the group (dp_cp counts as dp).
+
+    >>> group_kind("default_group"), group_kind("dp_cp"), group_kind("mp_exp"), group_kind("embd")
+    ('world', 'dp', 'tp', 'other')
+    """
+    plain = name.lower()
+    return next((kind for prefix, kind in _KINDS if plain.startswith(prefix)), "other")

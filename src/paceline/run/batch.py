@@ -1,0 +1,205 @@
+"""A batch of sections read into an in-memory DuckDB and written out as one Parquet file per table.
+
+Many small sections share a file (a thousand ranks do not become ten thousand tiny files); the hidden column `_unit`
+says which section a row came from, so that a changed section can be replaced without touching the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.errors import FormatError, PacelineError
+from paceline.formats.reader import Values
+from paceline.storage.tree import Tree
+from paceline.tables import TABLES, Table
+
+MEMORY_LIMIT = "512MB"
+
+
+@dataclass(frozen=True)
+class Warning:
+    """Something missing or odd in a recording: said, not guessed."""
+
+    rank: int | None
+    file: str | None
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        who = f"rank {self.rank}" if self.rank is not None else ""
+        where = f"{self.file}:{self.line}" if self.file and self.line else (self.file or "")
+        return ": ".join(text for text in (who, where, self.message) if text)
+
+
+@dataclass
+class Batch:
+    """The Sink that sections of one batch write to."""
+
+    root: Path
+    connection: duckdb.DuckDBPyConnection
+    unit: int = 0
+    rank: int | None = None
+    wanted: frozenset[str] = frozenset(TABLES)
+    warnings: list[Warning] = field(default_factory=list)
+    _created: set[str] = field(default_factory=set)
+
+    # -- the Sink protocol -------------------------------------------------------------------------------------------
+
+    def wants(self, table: str) -> bool:
+        return table in self.wanted
+
+    def add(self, table: str, columns: Mapping[str, Values | Any]) -> None:
+        if table not in self.wanted:
+            return
+        schema = TABLES[table]
+        length = _length(schema, columns)
+        if length == 0:
+            return
+        staged = {name: _array(schema.column(name).type, values, length) for name, values in columns.items()}
+        self.connection.register("staged", staged)
+        try:
+            self.add_query(table, f"SELECT {', '.join(_quoted(name) for name in staged)} FROM staged")
+        finally:
+            self.connection.unregister("staged")
+
+    def add_query(self, table: str, select: str, parameters: Sequence[object] = ()) -> None:
+        if table not in self.wanted:
+            return
+        self._create(TABLES[table])
+        rank = f", {self.rank} AS rank" if self.rank is not None and "rank" in TABLES[table].column_names else ""
+        self.connection.execute(
+            f"INSERT INTO {_stored(table)} BY NAME SELECT *{rank}, {self.unit} AS _unit FROM ({select})",
+            list(parameters),
+        )
+
+    def warn(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:
+        self.warnings.append(Warning(self.rank, self._relative(file), message, line))
+
+    # -- one section -------------------------------------------------------------------------------------------------
+
+    def begin(self, *, unit: int, rank: int | None, wanted: frozenset[str]) -> None:
+        self.unit, self.rank, self.wanted = unit, rank, wanted
+        self.warnings = []
+        self.connection.execute("BEGIN")
+
+    def commit(self) -> None:
+        self.connection.execute("COMMIT")
+
+    def roll_back(self, error: BaseException, file: Path | None) -> None:
+        """Forget the rows of a section that failed; keep the reason."""
+        try:
+            self.connection.execute("ROLLBACK")
+        except duckdb.Error:
+            # The failed statement may have ended the transaction already; the rows are gone either way.
+            pass
+        self._created = {row[0] for row in self.connection.execute(
+            "SELECT substr(table_name, 4) FROM duckdb_tables() WHERE table_name LIKE 'in\\_%' ESCAPE '\\'"
+        ).fetchall()}  # fmt: skip
+        line = error.line if isinstance(error, FormatError) else None
+        where = (error.file if isinstance(error, FormatError) else None) or file
+        self.warnings = [Warning(self.rank, self._relative(where), explain(error), line)]
+
+    # -- the end of the batch ----------------------------------------------------------------------------------------
+
+    def rows(self) -> int:
+        return sum(self._count(table) for table in self._created)
+
+    def write(self, directory: Path, stem: str) -> dict[str, tuple[str, int]]:
+        """Write each table that has rows; returns table → (file name, rows)."""
+        written = {}
+        for table in sorted(self._created):
+            count = self._count(table)
+            if not count:
+                continue
+            name = f"{table}-{stem}.parquet"
+            temporary = directory / f".{name}.tmp"
+            self.connection.execute(
+                f"COPY {_stored(table)} TO '{_literal(temporary)}' (FORMAT parquet, COMPRESSION zstd)"
+            )
+            os.replace(temporary, directory / name)
+            written[table] = (name, count)
+        return written
+
+    def _count(self, table: str) -> int:
+        row = self.connection.execute(f"SELECT count(*) FROM {_stored(table)}").fetchone()
+        return int(row[0]) if row else 0
+
+    def _create(self, table: Table) -> None:
+        if table.name in self._created:
+            return
+        columns = ", ".join(f"{_quoted(column.name)} {column.type}" for column in table.columns)
+        self.connection.execute(f"CREATE TABLE IF NOT EXISTS {_stored(table.name)} ({columns}, _unit BIGINT)")
+        self._created.add(table.name)
+
+    def _relative(self, file: Path | None) -> str | None:
+        if file is None:
+            return None
+        return str(file.relative_to(self.root)) if file.is_relative_to(self.root) else str(file)
+
+
+def new_batch(tree: Tree, scratch: Path) -> Batch:
+    connection = duckdb.connect()
+    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+    connection.execute(f"SET temp_directory = '{_literal(scratch)}'")
+    connection.execute("SET preserve_insertion_order = true")
+    return Batch(tree.root, connection)
+
+
+def explain(error: BaseException) -> str:
+    """One line for people, whatever library the error came from."""
+    if isinstance(error, PacelineError):
+        return str(error)
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, UnicodeDecodeError) or "nvalid unicode" in text or "not utf-8" in text.lower():
+        return f"not UTF-8 text, skipped ({text[:160]})"
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror or text}"
+    return f"cannot be understood, skipped ({text[:200]})"
+
+
+def _length(table: Table, columns: Mapping[str, Values | Any]) -> int:
+    lengths = {len(values) for values in columns.values() if _is_column(values)}
+    unknown = set(columns) - set(table.column_names)
+    if unknown or len(lengths) > 1:
+        raise AssertionError(f"{table.name}: unknown columns {unknown} or unequal lengths {lengths}")
+    return lengths.pop() if lengths else 1
+
+
+def _is_column(values: object) -> bool:
+    return isinstance(values, (list, tuple, np.ndarray))
+
+
+def _array(kind: str, values: Values | Any, length: int) -> NDArray[Any]:
+    """A NumPy column DuckDB can scan: masked where None, objects only for text."""
+    if not _is_column(values):
+        values = [values] * length
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values
+    if kind == "VARCHAR":
+        return np.array(values, dtype=object)
+    dtype: Any = {"BIGINT": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}[kind]
+    mask = np.fromiter((value is None for value in values), dtype=np.bool_, count=length)
+    if not mask.any():
+        return np.array(values, dtype=dtype)
+    filled = [0 if value is None else value for value in values]
+    return np.ma.masked_array(np.array(filled, dtype=dtype), mask=mask)  # type: ignore[no-untyped-call]
+
+
+def _stored(table: str) -> str:
+    return _quoted("in_" + table)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(path: Path) -> str:
+    return str(path).replace("'", "''")

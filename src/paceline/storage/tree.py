@@ -1,0 +1,99 @@
+"""A source as a list of files: walked once, bounded, never following a loop."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from paceline.errors import UsageError
+
+MAX_DEPTH = 32
+MAX_FILES = 5_000_000
+
+
+@dataclass(frozen=True, order=True)
+class File:
+    """One file of a source; `relative` uses "/" and is what users see."""
+
+    relative: str
+    path: Path
+    size: int
+    mtime_ns: int
+
+    @property
+    def name(self) -> str:
+        return self.relative.rpartition("/")[2]
+
+    @property
+    def directory(self) -> str:
+        return self.relative.rpartition("/")[0]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Every file below a root, sorted by name; a single file is a tree of one."""
+
+    root: Path
+    files: tuple[File, ...]
+
+    @cached_property
+    def directories(self) -> dict[str, dict[str, File]]:
+        """relative directory → file name → file; the root is ""."""
+        result: dict[str, dict[str, File]] = defaultdict(dict)
+        for file in self.files:
+            result[file.directory][file.name] = file
+        return dict(result)
+
+    def below(self, directory: str) -> Iterator[File]:
+        """Files in a directory and all its subdirectories."""
+        prefix = directory + "/" if directory else ""
+        return (file for file in self.files if file.relative.startswith(prefix))
+
+
+def walk(root: Path) -> Tree:
+    """List a directory (or a single file) without following symbolic loops."""
+    if not root.exists():
+        raise UsageError(f"{root}: no such file or directory", hint="give the directory that holds the profiles")
+    if root.is_file():
+        return Tree(root.parent, (_file(root, root.name),))
+    files: list[File] = []
+    _scan(root, "", files, seen=set(), depth=0)
+    return Tree(root, tuple(sorted(files)))
+
+
+def parent_of(relative: str) -> str:
+    """The directory above a relative directory; "" stays ""."""
+    parent = str(PurePosixPath(relative).parent)
+    return "" if parent == "." else parent
+
+
+def _file(path: Path, relative: str) -> File:
+    stat = path.stat()
+    return File(relative, path, stat.st_size, stat.st_mtime_ns)
+
+
+def _scan(directory: Path, prefix: str, files: list[File], *, seen: set[tuple[int, int]], depth: int) -> None:
+    stat = directory.stat()
+    identity = (stat.st_dev, stat.st_ino)
+    if identity in seen or depth > MAX_DEPTH:
+        return
+    seen.add(identity)
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            relative = prefix + entry.name
+            try:
+                if entry.is_dir():
+                    _scan(Path(entry.path), relative + "/", files, seen=seen, depth=depth + 1)
+                elif entry.is_file():
+                    info = entry.stat()
+                    files.append(File(relative, Path(entry.path), info.st_size, info.st_mtime_ns))
+            except OSError:
+                # A dangling link or a directory without permission must not hide the rest of the cluster;
+                # what is missing from it shows as missing ranks.
+                continue
+    if len(files) > MAX_FILES:
+        raise UsageError(f"{directory}: more than {MAX_FILES:,} files below this source", hint="name one run, not a disk")
