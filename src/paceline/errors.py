@@ -1,8 +1,8 @@
 """The one exception users meet: what happened, where, and what to do next.
 
-    PacelineError
-    ├── FormatError      a file does not hold what its name or its head promised
-    └── UsageError       the request itself makes no sense (exit code 2)
+PacelineError
+├── FormatError      a file does not hold what its name or its head promised
+└── UsageError       the request itself makes no sense (exit code 2)
 """
 
 from __future__ import annotations

@@ -41,7 +41,10 @@ def _columns(text: str) -> tuple[Column, ...]:
     return tuple(Column(name, kind, "" if unit == "-" else unit, about) for name, kind, unit, about in rows)
 
 
-RANKS = Table("ranks", "rank", _columns("""
+RANKS = Table(
+    "ranks",
+    "rank",
+    _columns("""
     rank          BIGINT   -   global rank
     host          VARCHAR  -   host name or address, if anything tells it
     device        BIGINT   -   device number on its host
@@ -51,16 +54,24 @@ RANKS = Table("ranks", "rank", _columns("""
     clock_offset  BIGINT   ns  what was subtracted from this rank's timestamps to reach the cluster clock
     complete      BOOLEAN  -   false when something of this rank is missing or was cut off
     note          VARCHAR  -   what is odd about this rank
-"""))
+"""),
+)
 
-GROUPS = Table("groups", "communication group × rank", _columns("""
+GROUPS = Table(
+    "groups",
+    "communication group × rank",
+    _columns("""
     group  VARCHAR  -  communicator id as the collectives spell it
     kind   VARCHAR  -  dp, tp, pp, ep, cp, world or other
     index  BIGINT   -  rank number inside the communicator
     rank   BIGINT   -  global rank
-"""))
+"""),
+)
 
-STEPS = Table("steps", "rank × step", _columns("""
+STEPS = Table(
+    "steps",
+    "rank × step",
+    _columns("""
     rank              BIGINT  -   global rank
     step              BIGINT  -   step number as recorded
     start             BIGINT  ns  begin of the step
@@ -76,9 +87,13 @@ STEPS = Table("steps", "rank × step", _columns("""
     free              BIGINT  ns  neither computing nor communicating
     bubble            BIGINT  ns  waiting for a pipeline neighbour (receive)
     preparing         BIGINT  ns  from the step's start to its first device work
-"""))
+"""),
+)
 
-KERNELS = Table("kernels", "kernel execution", _columns("""
+KERNELS = Table(
+    "kernels",
+    "kernel execution",
+    _columns("""
     rank           BIGINT   -   global rank
     step           BIGINT   -   step number
     name           VARCHAR  -   kernel name
@@ -91,9 +106,13 @@ KERNELS = Table("kernels", "kernel execution", _columns("""
     input_shapes   VARCHAR  -   "4096,8192;8192,1280"
     input_types    VARCHAR  -   "FLOAT16;FLOAT16"
     output_shapes  VARCHAR  -   "4096,1280"
-"""))
+"""),
+)
 
-OPERATORS = Table("operators", "rank × operator, over the whole recording", _columns("""
+OPERATORS = Table(
+    "operators",
+    "rank × operator, over the whole recording",
+    _columns("""
     rank   BIGINT   -   global rank
     level  VARCHAR  -   type or name: what was summed up
     name   VARCHAR  -   operator type or full name
@@ -103,9 +122,13 @@ OPERATORS = Table("operators", "rank × operator, over the whole recording", _co
     time   BIGINT   ns  total
     min    BIGINT   ns  shortest
     max    BIGINT   ns  longest
-"""))
+"""),
+)
 
-COLLECTIVES = Table("collectives", "rank × collective execution", _columns("""
+COLLECTIVES = Table(
+    "collectives",
+    "rank × collective execution",
+    _columns("""
     rank      BIGINT   -   global rank
     step      BIGINT   -   step number
     group     VARCHAR  -   communicator, see groups; null where the format does not tell
@@ -120,9 +143,13 @@ COLLECTIVES = Table("collectives", "rank × collective execution", _columns("""
     sync      BIGINT   ns  the part of wait before the first byte moved
     idle      BIGINT   ns  neither
     bytes     BIGINT   B   moved by this rank over links to other ranks
-"""))
+"""),
+)
 
-TRANSFERS = Table("transfers", "rank × collective (or operator type) × link", _columns("""
+TRANSFERS = Table(
+    "transfers",
+    "rank × collective (or operator type) × link",
+    _columns("""
     rank       BIGINT   -   global rank that recorded it
     step       BIGINT   -   step number
     group      VARCHAR  -   communicator
@@ -135,9 +162,13 @@ TRANSFERS = Table("transfers", "rank × collective (or operator type) × link", 
     bytes      BIGINT   B   moved
     duration   BIGINT   ns  time spent moving them
     wait       BIGINT   ns  waiting inside the transfer (RDMA acknowledgements)
-"""))
+"""),
+)
 
-PACKETS = Table("packets", "rank × collective × transport × packet size", _columns("""
+PACKETS = Table(
+    "packets",
+    "rank × collective × transport × packet size",
+    _columns("""
     rank          BIGINT   -   global rank
     step          BIGINT   -   step number
     group         VARCHAR  -   communicator
@@ -147,11 +178,15 @@ PACKETS = Table("packets", "rank × collective × transport × packet size", _co
     packet_bytes  BIGINT   B   size of one packet
     count         BIGINT   -   packets of this size
     duration      BIGINT   ns  time of all of them
-"""))
+"""),
+)
 
-MEMORY = Table("memory", "rank × time (or operator)", _columns("""
+MEMORY = Table(
+    "memory",
+    "rank × time (or operator)",
+    _columns("""
     rank       BIGINT   -   global rank
-    kind       VARCHAR  -   sample (of a component), operator (one allocation) or node (theoretical, per graph node)
+    kind       VARCHAR  -   sample (of the process), module (of a CANN module), operator (one allocation) or node (theoretical, per graph node)
     name       VARCHAR  -   component, operator or node
     time       BIGINT   ns  when (null for theoretical values)
     position   BIGINT   -   node number for kind = node
@@ -160,26 +195,38 @@ MEMORY = Table("memory", "rank × time (or operator)", _columns("""
     allocated  BIGINT   B   allocated in all
     reserved   BIGINT   B   reserved in all
     active     BIGINT   B   active in all
-"""))
+"""),
+)
 
-RANKS_MEMORY = Table("ranks_memory", "rank", _columns("""
+RANKS_MEMORY = Table(
+    "ranks_memory",
+    "rank",
+    _columns("""
     rank      BIGINT   -  global rank
     peak      BIGINT   B  highest use of device memory
     capacity  BIGINT   B  device memory there is
     static    BIGINT   B  part of the peak that lives as long as the graph
     basis     VARCHAR  -  measured or theoretical
-"""))
+"""),
+)
 
-FLOPS = Table("flops", "rank (× operator)", _columns("""
+FLOPS = Table(
+    "flops",
+    "rank (× operator)",
+    _columns("""
     rank         BIGINT   -         global rank
     name         VARCHAR  -         operator; null = the whole rank
     unit         VARCHAR  -         cube or vector, null when not split
     flops        DOUBLE   FLOP      work
     flops_per_s  DOUBLE   FLOP/s    rate
     utilisation  DOUBLE   fraction  of the peak rate
-"""))
+"""),
+)
 
-INPUT_PIPELINE = Table("input_pipeline", "rank × dataset operator", _columns("""
+INPUT_PIPELINE = Table(
+    "input_pipeline",
+    "rank × dataset operator",
+    _columns("""
     rank            BIGINT   -         global rank
     op_id           BIGINT   -         operator number, 0 = the root nearest to the device
     op              VARCHAR  -         operator type
@@ -192,9 +239,13 @@ INPUT_PIPELINE = Table("input_pipeline", "rank × dataset operator", _columns(""
     count           BIGINT   -         occurrences
     time            BIGINT   ns        total time
     cpu             DOUBLE   %         mean CPU use (100 = one core)
-"""))
+"""),
+)
 
-INPUT_STEPS = Table("input_steps", "rank × step × queue", _columns("""
+INPUT_STEPS = Table(
+    "input_steps",
+    "rank × step × queue",
+    _columns("""
     rank        BIGINT   -   global rank
     step        BIGINT   -   batch number
     queue       VARCHAR  -   device_queue, iterator or get_next
@@ -204,9 +255,13 @@ INPUT_STEPS = Table("input_steps", "rank × step × queue", _columns("""
     push_time   BIGINT   ns  pushing it on
     total_time  BIGINT   ns  both
     time        BIGINT   ns  when it was sampled
-"""))
+"""),
+)
 
-HOST_CALLS = Table("host_calls", "rank × API", _columns("""
+HOST_CALLS = Table(
+    "host_calls",
+    "rank × API",
+    _columns("""
     rank   BIGINT   -   global rank
     layer  VARCHAR  -   acl, runtime, node, model, hccl, framework
     name   VARCHAR  -   API
@@ -214,26 +269,38 @@ HOST_CALLS = Table("host_calls", "rank × API", _columns("""
     time   BIGINT   ns  total
     min    BIGINT   ns  shortest
     max    BIGINT   ns  longest
-"""))
+"""),
+)
 
-L2_CACHE = Table("l2_cache", "rank × task", _columns("""
+L2_CACHE = Table(
+    "l2_cache",
+    "rank × task",
+    _columns("""
     rank         BIGINT   -         global rank
     stream       BIGINT   -         stream number
     task         BIGINT   -         task number
     name         VARCHAR  -         operator
     hit_rate     DOUBLE   fraction  of L2 accesses that hit
     victim_rate  DOUBLE   fraction  of L2 lines written back early
-"""))
+"""),
+)
 
-COUNTERS = Table("counters", "sample of a hardware counter", _columns("""
+COUNTERS = Table(
+    "counters",
+    "sample of a hardware counter",
+    _columns("""
     rank    BIGINT   -   global rank
     name    VARCHAR  -   counter, e.g. AI Core Freq
     series  VARCHAR  -   series inside it, e.g. MHz
     time    BIGINT   ns  when
     value   DOUBLE   -   reading
-"""))
+"""),
+)
 
-EVENTS = Table("events", "timeline event", _columns("""
+EVENTS = Table(
+    "events",
+    "timeline event",
+    _columns("""
     rank      BIGINT   -   global rank
     track     VARCHAR  -   process/thread as the recording names them
     name      VARCHAR  -   event
@@ -241,7 +308,8 @@ EVENTS = Table("events", "timeline event", _columns("""
     start     BIGINT   ns  begin
     duration  BIGINT   ns  length
     depth     BIGINT   -   nesting level where the format tells it
-"""))
+"""),
+)
 
 TABLES: dict[str, Table] = {
     table.name: table

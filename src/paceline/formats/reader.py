@@ -8,7 +8,8 @@ Rules for readers
 - `find` is cheap: names, and at most the head of small files.
 - `Section.read` is a module-level function (or functools.partial of one), so that it can run in another process.
 - Rows go to `Sink.add` (Python or NumPy columns) or `Sink.add_query` (a DuckDB SELECT). Columns left out are null;
-  `rank` is filled in from the part, and given by the reader only where the part's rank is None.
+  `rank` is filled in from the part, unless the reader gives it; a query
+  gives it only where the part's rank is None.
 - A section that cannot be read raises; its rows are dropped, the error becomes a warning with file and rank, and
   all other sections are still read. A section that is readable but odd calls `Sink.warn`.
 - Timestamps are the rank's own; links may carry communicator-local ranks with `scope = 'group'`. The Run

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import gzip
 import mmap
+import os
 import re
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import duckdb
+import msgspec
 
 from paceline.errors import FormatError
 
@@ -25,6 +29,12 @@ MAX_RATIO = 500
 """Real traces pack 10 to 60 times; a bomb packs a thousand times."""
 
 _BLOCK = 8 << 20
+_MAX_EVENT = 16 << 20
+"""DuckDB allocates twice this per thread before it reads the first event."""
+_FIRST_TIME = re.compile(rb'"ts"\s*:\s*(.)')
+_MAX_TAIL = 16 << 20
+"""What follows the events is metadata: kilobytes."""
+_MAX_LISTS_IN_EVENT = 10_000
 _ARRAY_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
@@ -39,23 +49,51 @@ def load_trace(
 
     Columns: ph, name, pid, tid, cat, id (text), ts and dur (int64 ns; null when absent or not a number), and one
     text column per entry of `args` (column name → key inside the event's "args" object).
+
+    Times written as JSON numbers pass through a double: microseconds since 1970 are exact to 0.25 µs, times relative
+    to a base (newer torch) and times in strings (Ascend) to the nanosecond.
     """
-    args = dict(args or {})
-    fields = ", ".join(f'"{key}" VARCHAR' for key in sorted(set(args.values()))) or '"_" VARCHAR'
-    picked = "".join(f', args."{key}" AS "{column}"' for column, key in args.items())
     with _as_array(path) as array:
-        connection.execute(
-            f"""
-            CREATE OR REPLACE TEMP TABLE "{table}" AS
-            SELECT ph, name, pid, tid, cat, id,
-                   (TRY_CAST(ts AS DECIMAL(30, 3)) * 1000)::BIGINT AS ts,
-                   (TRY_CAST(dur AS DECIMAL(30, 3)) * 1000)::BIGINT AS dur{picked}
-            FROM read_json(?, format = 'array', maximum_object_size = 67108864, columns = {{
-                ph: 'VARCHAR', name: 'VARCHAR', pid: 'VARCHAR', tid: 'VARCHAR', cat: 'VARCHAR', id: 'VARCHAR',
-                ts: 'VARCHAR', dur: 'VARCHAR', args: 'STRUCT({fields})'}})
-            """,
-            [str(array)],
-        )
+        _load(connection, array, table, args or {}, _NUMBERS if _times_are_numbers(array) else _TEXT)
+
+
+@dataclass(frozen=True)
+class _Times:
+    """How DuckDB reads "ts" and "dur", and what makes int64 nanoseconds of them."""
+
+    type: str
+    to_ns: str
+
+
+_NUMBERS = _Times("DOUBLE", "TRY_CAST(trunc({0}) AS BIGINT) * 1000 + TRY_CAST(round({0} % 1 * 1000) AS BIGINT)")
+"""Twice as fast as text. Multiplied as a whole, microseconds since 1970 would lose another 128 ns."""
+_TEXT = _Times("VARCHAR", "TRY_CAST(TRY_CAST({0} AS DECIMAL(30, 3)) * 1000 AS BIGINT)")
+"""Exact to the nanosecond where the file has strings, as Ascend's do."""
+
+
+def _load(
+    connection: duckdb.DuckDBPyConnection, array: Path, table: str, args: Mapping[str, str], times: _Times
+) -> None:
+    fields = ", ".join(f'"{key}" VARCHAR' for key in sorted(set(args.values())))
+    struct = f", args: 'STRUCT({fields})'" if fields else ""
+    # ignore_errors turns a value of the wrong type into a null; broken JSON still raises.
+    picked = "".join(f', args."{key}" AS "{column}"' for column, key in args.items())
+    connection.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE "{table}" AS
+        SELECT ph, name, pid, tid, cat, id, {times.to_ns.format("ts")} AS ts, {times.to_ns.format("dur")} AS dur{picked}
+        FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_MAX_EVENT}, columns = {{
+            ph: 'VARCHAR', name: 'VARCHAR', pid: 'VARCHAR', tid: 'VARCHAR', cat: 'VARCHAR', id: 'VARCHAR',
+            ts: '{times.type}', dur: '{times.type}'{struct}}})
+        """,
+        [str(array)],
+    )
+
+
+def _times_are_numbers(array: Path) -> bool:
+    with array.open("rb") as file:
+        found = _FIRST_TIME.search(file.read(1 << 20))
+    return found is not None and found[1] != b'"'
 
 
 @contextmanager
@@ -121,31 +159,49 @@ def _copy_array(path: Path, target: Path, *, named: Path) -> Path:
         if end is None:
             raise FormatError("is cut off: the list of events does not end", file=named)
         with target.open("wb") as out:
-            for offset in range(start, end, _BLOCK):
-                out.write(data[offset : min(offset + _BLOCK, end)])
+            _copy_range(file, out, start, end)
     return target
 
 
+def _copy_range(source: BinaryIO, target: BinaryIO, start: int, end: int) -> None:
+    """Copy bytes inside the kernel where it can: twice as fast as through Python, without touching its memory."""
+    try:
+        while start < end:
+            copied = os.sendfile(target.fileno(), source.fileno(), start, min(end - start, 1 << 30))
+            if not copied:
+                raise OSError("the file became shorter while it was read")
+            start += copied
+    except (AttributeError, OSError):
+        # Not Linux, or a file system that cannot: sendfile has moved the target's position as far as it came.
+        source.seek(start)
+        while start < end and (block := source.read(min(end - start, _BLOCK))):
+            target.write(block)
+            start += len(block)
+
+
 def _end_of_array(data: mmap.mmap, start: int) -> int | None:
-    """Offset behind the "]" that closes the array of events.
+    """Offset behind the "]" that closes the array of events; None when there is none.
 
-    Most writers put the array last, or a few short keys behind it: try each "]" from the end of the file and accept
-    the first that leaves a well-formed rest of an object.
+    The last `"ph"` of a file stands in the last event. Of the "]" behind it, the first that leaves the well-formed
+    rest of an object closes the events: inside an event the rest has a brace too many, inside a string a quote too
+    many. (Looking from the end of the file would find lists that follow the events, such as "INFO".)
     """
-    import json
-
-    position = len(data)
-    for _ in range(64):
-        position = data.rfind(b"]", start, position)
-        if position < 0:
+    position = max(data.rfind(b'"ph"', start), start)
+    for _ in range(_MAX_LISTS_IN_EVENT):
+        position = data.find(b"]", position)
+        if position < 0 or len(data) - position > _MAX_TAIL:
             return None
-        rest = data[position + 1 : position + 1 + (4 << 20)].strip()
-        if rest == b"}" or rest.startswith(b","):
-            try:
-                json.loads(b'{"a":0' + rest)
-            except ValueError:
-                continue
-            if len(data) - position > (4 << 20):
-                return None
-            return position + 1
+        position += 1
+        if _is_rest_of_object(data[position:]):
+            return position
     return None
+
+
+def _is_rest_of_object(rest: bytes) -> bool:
+    if not rest.lstrip().startswith((b"}", b",")):
+        return False
+    try:
+        msgspec.json.decode(b'{"_":0' + rest, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True

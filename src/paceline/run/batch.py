@@ -7,7 +7,7 @@ says which section a row came from, so that a changed section can be replaced wi
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ class Batch:
         return table in self.wanted
 
     def add(self, table: str, columns: Mapping[str, Values | Any]) -> None:
-        if table not in self.wanted:
+        if table not in self.wanted or not columns:
             return
         schema = TABLES[table]
         length = _length(schema, columns)
@@ -66,19 +66,13 @@ class Batch:
         staged = {name: _array(schema.column(name).type, values, length) for name, values in columns.items()}
         self.connection.register("staged", staged)
         try:
-            self.add_query(table, f"SELECT {', '.join(_quoted(name) for name in staged)} FROM staged")
+            self._insert(table, f"SELECT {', '.join(_quoted(name) for name in staged)} FROM staged", [], staged)
         finally:
             self.connection.unregister("staged")
 
     def add_query(self, table: str, select: str, parameters: Sequence[object] = ()) -> None:
-        if table not in self.wanted:
-            return
-        self._create(TABLES[table])
-        rank = f", {self.rank} AS rank" if self.rank is not None and "rank" in TABLES[table].column_names else ""
-        self.connection.execute(
-            f"INSERT INTO {_stored(table)} BY NAME SELECT *{rank}, {self.unit} AS _unit FROM ({select})",
-            list(parameters),
-        )
+        if table in self.wanted:
+            self._insert(table, select, parameters, given=())
 
     def warn(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:
         self.warnings.append(Warning(self.rank, self._relative(file), message, line))
@@ -100,9 +94,8 @@ class Batch:
         except duckdb.Error:
             # The failed statement may have ended the transaction already; the rows are gone either way.
             pass
-        self._created = {row[0] for row in self.connection.execute(
-            "SELECT substr(table_name, 4) FROM duckdb_tables() WHERE table_name LIKE 'in\\_%' ESCAPE '\\'"
-        ).fetchall()}  # fmt: skip
+        names = self.connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall()
+        self._created = {name.removeprefix("in_") for (name,) in names}
         line = error.line if isinstance(error, FormatError) else None
         where = (error.file if isinstance(error, FormatError) else None) or file
         self.warnings = [Warning(self.rank, self._relative(where), explain(error), line)]
@@ -132,6 +125,16 @@ class Batch:
         row = self.connection.execute(f"SELECT count(*) FROM {_stored(table)}").fetchone()
         return int(row[0]) if row else 0
 
+    def _insert(self, table: str, select: str, parameters: Sequence[object], given: Container[str]) -> None:
+        """Insert rows, stamped with their section, and with the part's rank where the reader gave none."""
+        self._create(TABLES[table])
+        stamped = self.rank is not None and "rank" not in given
+        rank = f", {self.rank} AS rank" if stamped else ""
+        self.connection.execute(
+            f"INSERT INTO {_stored(table)} BY NAME SELECT *{rank}, {self.unit} AS _unit FROM ({select})",
+            list(parameters),
+        )
+
     def _create(self, table: Table) -> None:
         if table.name in self._created:
             return
@@ -145,8 +148,10 @@ class Batch:
         return str(file.relative_to(self.root)) if file.is_relative_to(self.root) else str(file)
 
 
-def new_batch(tree: Tree, scratch: Path) -> Batch:
+def new_batch(tree: Tree, scratch: Path, *, threads: int | None = None) -> Batch:
     connection = duckdb.connect()
+    if threads:
+        connection.execute(f"SET threads = {threads}")
     connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
     connection.execute(f"SET temp_directory = '{_literal(scratch)}'")
     connection.execute("SET preserve_insertion_order = true")

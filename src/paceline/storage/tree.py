@@ -96,4 +96,6 @@ def _scan(directory: Path, prefix: str, files: list[File], *, seen: set[tuple[in
                 # what is missing from it shows as missing ranks.
                 continue
     if len(files) > MAX_FILES:
-        raise UsageError(f"{directory}: more than {MAX_FILES:,} files below this source", hint="name one run, not a disk")
+        raise UsageError(
+            f"{directory}: more than {MAX_FILES:,} files below this source", hint="name one run, not a disk"
+        )

@@ -1,0 +1,35 @@
+"""Paceline finds what slows a training cluster, proves it, and says what fixing it would gain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paceline.errors import FormatError, PacelineError, UsageError
+
+if TYPE_CHECKING:
+    from paceline.run.index import Progress
+    from paceline.run.run import Run
+
+__version__ = "0.1.0"
+__all__ = ["FormatError", "PacelineError", "UsageError", "__version__", "open"]
+
+
+def open(
+    source: str | Path,
+    *,
+    store: str | Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Open any cluster profile: a directory (or file) in any format Paceline reads.
+
+    >>> run = paceline.open("runs/llama-16")              # doctest: +SKIP
+    >>> run.table("steps").df()                           # doctest: +SKIP
+
+    `store` is where the Parquet store goes (default: below ~/.cache/paceline).
+    """
+    # Imported here so that `import paceline.profiling` inside a training job does not load DuckDB.
+    from paceline.run.run import Run
+
+    return Run(Path(source), store=Path(store) if store else None, workers=workers, progress=progress)

@@ -1,0 +1,45 @@
+"""`paceline export`: the tables as files other tools open."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline.cli.source import Source, StoreOption, WorkersOption, opened, say_warnings
+from paceline.run.export import export_chrome_trace, export_tables
+
+
+class Target(str, Enum):
+    chrome_trace = "chrome-trace"
+    parquet = "parquet"
+    csv = "csv"
+
+
+def export(
+    source: Source,
+    to: Annotated[Target, typer.Option("--to", help="What to write.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File (chrome-trace) or directory (parquet, csv).")
+    ] = None,
+    ranks: Annotated[str | None, typer.Option("--ranks", help="Only these ranks, e.g. 0,5,8-15.")] = None,
+    store: StoreOption = None,
+    workers: WorkersOption = None,
+) -> None:
+    """Write all tables as Parquet or CSV, or one timeline of all ranks on one clock for Perfetto.
+
+    Example:  paceline export runs/llama-16 --to chrome-trace --output llama.json.gz
+    """
+    with opened(source, store, workers) as run:
+        name = source.resolve().name or "run"
+        if to is Target.chrome_trace:
+            target = output or Path(f"{name}.trace.json.gz")
+            count = export_chrome_trace(run, target, ranks=ranks)
+            typer.echo(f"{target}: {count:,} events; open it at ui.perfetto.dev or chrome://tracing", err=True)
+        else:
+            target = output or Path(f"{name}-{to.value}")
+            written = export_tables(run, target, to.value, ranks=ranks)
+            typer.echo(f"{target}: {', '.join(f'{table} {rows:,}' for table, rows in written.items())}", err=True)
+        say_warnings(run)

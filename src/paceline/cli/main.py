@@ -1,0 +1,69 @@
+"""The `paceline` command: parses, calls and prints; decides nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import click
+import typer
+
+from paceline import __version__
+from paceline.cli.export import export
+from paceline.cli.show import show
+from paceline.cli.simulate import simulate
+from paceline.cli.sql import sql
+from paceline.errors import PacelineError
+
+app = typer.Typer(
+    name="paceline",
+    help="Finds what slows a training cluster, proves it, and says what fixing it would gain.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+COMMANDS: tuple[Callable[..., Any], ...] = (show, sql, export, simulate)
+for command in COMMANDS:
+    app.command()(command)
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; stop at the first unreadable file.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if debug:
+        os.environ["PACELINE_DEBUG"] = "1"
+    if version:
+        typer.echo(f"paceline {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point: one sentence on stderr for what a person can act on, exit codes that mean something."""
+    try:
+        app(standalone_mode=False)
+    except PacelineError as error:
+        if os.environ.get("PACELINE_DEBUG"):
+            raise
+        _say(f"paceline: {error}")
+        if error.hint:
+            _say(f"          {error.hint}")
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        _say("paceline: stopped; what was read is kept")
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output (head, less) went away: nothing is wrong, and nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,50 @@
+"""`paceline simulate`: a cluster that can be broken on purpose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def simulate(
+    out: Annotated[Path, typer.Argument(help="New directory to write the recording to.")],
+    hosts: Annotated[int, typer.Option(help="Hosts.")] = 2,
+    devices: Annotated[int, typer.Option(help="Cards per host.")] = 8,
+    dp: Annotated[int | None, typer.Option(help="Data parallel size.  [default: what tp and pp leave]")] = None,
+    tp: Annotated[int, typer.Option(help="Tensor parallel size.")] = 2,
+    pp: Annotated[int, typer.Option(help="Pipeline stages.")] = 2,
+    steps: Annotated[int, typer.Option(help="Steps to record.")] = 5,
+    layers: Annotated[int, typer.Option(help="Layers of the model.")] = 8,
+    micro_batches: Annotated[int, typer.Option(help="Micro-batches per step.")] = 8,
+    layout: Annotated[str, typer.Option(help="Format to write; `--layout list` names them.")] = "ascend-text",
+    fault: Annotated[
+        list[str] | None, typer.Option(help="Fault, e.g. slow-rank:5:1.3; may be repeated; `--fault list` names them.")
+    ] = None,
+    detail_ranks: Annotated[
+        int | None, typer.Option(help="Ranks that get timelines and kernels.  [default: all]")
+    ] = None,
+    clock_skew: Annotated[bool, typer.Option(help="Give each host a clock of its own.")] = True,
+    declare_groups: Annotated[bool, typer.Option(help="Record which ranks form which group.")] = True,
+    seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 1,
+) -> None:
+    """Simulate a training cluster and write its profile in any format, with faults on purpose.
+
+    Example:  paceline simulate demo/run --fault slow-rank:5:1.3 --fault slow-link:3-4:0.5
+    """
+    from paceline.simulate import FAULTS, LAYOUTS, ClusterSpec, write_simulation
+
+    if layout == "list" or "list" in (fault or []):
+        for name, about in (LAYOUTS if layout == "list" else FAULTS).items():
+            typer.echo(f"{name:22} {about}")
+        return
+    spec = ClusterSpec(
+        hosts=hosts, devices=devices, dp=dp or max(1, hosts * devices // (tp * pp)), tp=tp, pp=pp, steps=steps,
+        layers=layers, micro_batches=micro_batches, seed=seed, detail_ranks=detail_ranks, clock_skew=clock_skew,
+        declare_groups=declare_groups,
+    )  # fmt: skip
+    write_simulation(out, spec, fault or [], layout)
+    typer.echo(
+        f"{out}: {spec.world} ranks, {steps} steps, {layout}; the truth is in {out / '.paceline-truth.json'}", err=True
+    )

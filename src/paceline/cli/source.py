@@ -1,0 +1,50 @@
+"""What every command that takes a SOURCE shares: its options, and opening it with progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+import paceline
+from paceline.run.run import Run
+
+Source = Annotated[Path, typer.Argument(help="Directory (or file) of profiles, any format, any depth.")]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="Where the Parquet store goes.  [default: below ~/.cache/paceline]")
+]
+WorkersOption = Annotated[int | None, typer.Option("--workers", min=1, help="Processes to read with.")]
+
+
+@contextmanager
+def opened(source: Path, store: Path | None, workers: int | None) -> Iterator[Run]:
+    """A Run that shows on stderr how far reading is, and says at the end what was odd."""
+    console = Console(stderr=True)
+    columns = ("reading", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("reading", total=None, visible=False)
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, visible=True)
+
+        with paceline.open(source, store=store, workers=workers, progress=advance) as run:
+            yield run
+
+
+def say_warnings(run: Run, *, most: int = 12) -> None:
+    """Warnings on stderr, one line each."""
+    console = Console(stderr=True, highlight=False)
+    warnings = run.warnings
+    for warning in warnings[:most]:
+        console.print(f"[yellow]warning[/] {_plain(str(warning))}", soft_wrap=True)
+    if len(warnings) > most:
+        console.print(f"[yellow]warning[/] … and {len(warnings) - most} more: paceline show {run.source} ranks")
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", "\\[")

@@ -1,0 +1,30 @@
+"""`paceline sql`: any question the tables can answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline.cli.rows import write_rows
+from paceline.cli.show import Format
+from paceline.cli.source import Source, StoreOption, WorkersOption, opened, say_warnings
+
+
+def sql(
+    source: Source,
+    query: Annotated[str, typer.Argument(help="A SELECT in DuckDB's SQL over the tables of `paceline show`.")],
+    format: Annotated[Format, typer.Option("--format", "-f", help="How rows are written.")] = Format.pretty,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Rows that pretty shows; 0 = all.")] = 40,
+    store: StoreOption = None,
+    workers: WorkersOption = None,
+) -> None:
+    """Ask the tables anything; times are ns, sizes bytes.
+
+    Example:  paceline sql runs/llama-16 "select rank, median(duration)/1e6 as ms from steps group by rank order by ms"
+    """
+    with opened(source, store, workers) as run:
+        write_rows(run.sql(query), None, format=format.value, output=output, limit=limit)
+        say_warnings(run)

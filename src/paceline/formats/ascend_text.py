@@ -1,0 +1,166 @@
+"""`*_ascend_pt` and `*_ascend_ms` text results: one part per profile directory.
+
+A profile directory is one with an ASCEND_PROFILER_OUTPUT folder, or with the result files lying in it directly, or,
+for MindSpore on CPU, with FRAMEWORK/cpu_* files. Its name is not needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from paceline.formats.ascend_communication import read_communication, read_matrix
+from paceline.formats.ascend_csv import (
+    read_api_statistic,
+    read_data_preprocess,
+    read_kernels,
+    read_l2_cache,
+    read_memory,
+    read_op_statistic,
+)
+from paceline.formats.ascend_identity import Identity, read_identity
+from paceline.formats.ascend_trace import read_steps, read_trace_view
+from paceline.formats.minddata import minddata_sections
+from paceline.formats.mindspore_cpu import cpu_sections
+from paceline.formats.reader import Part, Section
+from paceline.storage.tree import File, Tree, parent_of
+
+_OUTPUT = "ASCEND_PROFILER_OUTPUT"
+_MARKERS = ("step_trace_time.csv", "kernel_details.csv", "communication.json", "communication_matrix.json",
+            "trace_view.json", "op_statistic.csv", "operator_memory.csv", "memory_record.csv")  # fmt: skip
+_CPU_FILE = re.compile(r"cpu_(?:op_execute_timestamp|op_detail_info|op_type_info|ms_memory_record)_(\d+)\.\w+$")
+_WORKER = re.compile(r"^(?P<worker>(?P<host>.+)_\d+)_(?P<time>\d{14,17})_ascend_(?:pt|ms)$")
+_RANKED = re.compile(r"^(?:profiler_info|minddata_pipeline_raw|minddata_pipeline_summary)_(\d+)\.")
+_RANK_IN_PATH = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
+_TORCH_MEGABYTE, _MINDSPORE_MEGABYTE = 1 << 20, 1_024_000
+
+
+@dataclass(frozen=True)
+class AscendText:
+    name: str = "ascend-text"
+
+    def find(self, tree: Tree) -> Iterator[Part]:
+        owners = (_profile_of(tree, directory) for directory in tree.directories)
+        profiles = sorted({profile for profile in owners if profile is not None})
+        ranks = [_rank_of(tree, profile) for profile in profiles]
+        unused = iter(number for number in range(len(profiles)) if number not in ranks)
+        for profile, rank in zip(profiles, ranks, strict=True):
+            invented = rank is None
+            yield self._part(tree, profile, next(unused) if rank is None else rank, invented=invented)
+
+    def _part(self, tree: Tree, profile: str, rank: int, *, invented: bool) -> Part:
+        files = _files_of(tree, profile)
+        name = profile.rpartition("/")[2]
+        worker = _WORKER.match(name)
+        notes = (f"{profile or '.'}: nothing tells its rank; called rank {rank}",) if invented else ()
+        return Part(
+            format=self.name,
+            rank=rank,
+            root=profile,
+            sections=tuple(_sections(tree, profile, files, rank)),
+            recorded=worker["time"] if worker else "",
+            job=f"{parent_of(profile)}/{worker['worker']}" if worker else "",
+            notes=notes,
+        )
+
+
+READER = AscendText()
+
+
+def _profile_of(tree: Tree, directory: str) -> str | None:
+    """The profile a directory belongs to, None when it is none of ours."""
+    if any(part.startswith("PROF_") for part in directory.split("/")):
+        return None
+    names = tree.directories[directory]
+    base = directory.rpartition("/")[2]
+    if base == _OUTPUT:
+        return parent_of(directory) if any(_is_text_result(name) for name in names) else None
+    if base == "FRAMEWORK":
+        return parent_of(directory) if any(_CPU_FILE.match(name) for name in names) else None
+    return directory if any(marker in names for marker in _MARKERS) else None
+
+
+def _is_text_result(name: str) -> bool:
+    return name in _MARKERS or name.endswith((".csv", ".json"))
+
+
+def _files_of(tree: Tree, profile: str) -> dict[str, File]:
+    """Result files by name, wherever in the profile they lie."""
+    inside = f"{profile}/" if profile else ""
+    return {
+        **tree.directories.get(f"{inside}FRAMEWORK", {}),
+        **tree.directories.get(profile, {}),
+        **tree.directories.get(f"{inside}{_OUTPUT}", {}),
+    }
+
+
+def _rank_of(tree: Tree, profile: str) -> int | None:
+    names = sorted(_files_of(tree, profile))
+    for pattern in (_RANKED, _CPU_FILE):
+        for name in names:
+            if found := pattern.match(name):
+                return int(found[1])
+    found = _RANK_IN_PATH.search(profile.rpartition("/")[2])
+    return int(found[1]) if found else None
+
+
+def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> Iterator[Section]:
+    yield _identity(tree, profile, files)
+    steps, trace = files.get("step_trace_time.csv"), files.get("trace_view.json")
+    if steps or trace:
+        yield Section("steps", frozenset({"steps"}), _given(steps, trace),
+                      partial(read_steps, steps and steps.path, trace and trace.path))  # fmt: skip
+    for name, tables, read in _SIMPLE:
+        if file := files.get(name):
+            yield Section(name, frozenset(tables), (file,), partial(read, file.path))
+    memory = {name: file for name, file in files.items() if name in _MEMORY}
+    if memory:
+        megabyte = _MINDSPORE_MEGABYTE if profile.endswith("_ascend_ms") else _TORCH_MEGABYTE
+        paths = {name: file.path for name, file in memory.items()}
+        yield Section("memory", frozenset({"memory", "ranks_memory"}), tuple(memory.values()),
+                      partial(read_memory, paths, megabyte))  # fmt: skip
+    yield from minddata_sections(files, rank)
+    yield from cpu_sections(files, rank)
+
+
+_MEMORY = ("memory_record.csv", "npu_module_mem.csv", "operator_memory.csv")
+_SIMPLE = (
+    ("kernel_details.csv", ("kernels",), read_kernels),
+    ("communication.json", ("collectives", "packets"), read_communication),
+    ("communication_matrix.json", ("transfers",), read_matrix),
+    ("op_statistic.csv", ("operators",), read_op_statistic),
+    ("api_statistic.csv", ("host_calls",), read_api_statistic),
+    ("l2_cache.csv", ("l2_cache",), read_l2_cache),
+    ("data_preprocess.csv", ("kernels",), read_data_preprocess),
+    ("trace_view.json", ("events", "counters"), read_trace_view),
+)
+
+
+def _identity(tree: Tree, profile: str, files: dict[str, File]) -> Section:
+    info = next((files[name] for name in sorted(files) if name.startswith("profiler_info")), None)
+    metadata = files.get("profiler_metadata.json")
+    worker = _WORKER.match(profile.rpartition("/")[2])
+    identity = Identity(
+        host=worker["host"] if worker else None,
+        device=_device_of(tree, profile),
+        info=info.path if info else None,
+        metadata=metadata.path if metadata else None,
+    )
+    return Section("identity", frozenset({"ranks", "groups"}), _given(info, metadata), partial(read_identity, identity))
+
+
+def _device_of(tree: Tree, profile: str) -> int | None:
+    """The number of the PROF_*/device_N folder beside the results."""
+    prefix = f"{profile}/PROF_" if profile else "PROF_"
+    devices = {
+        int(found[1])
+        for directory in tree.directories
+        if directory.startswith(prefix) and (found := re.search(r"/device_(\d+)(?:/|$)", directory))
+    }
+    return devices.pop() if len(devices) == 1 else None
+
+
+def _given(*files: File | None) -> tuple[File, ...]:
+    return tuple(file for file in files if file is not None)

@@ -1,0 +1,54 @@
+"""Tables that Paceline itself exported as Parquet: opened as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from paceline.formats.reader import Part, Section, Sink
+from paceline.storage.tree import File, Tree
+from paceline.tables import TABLES
+
+SCHEMA = "paceline.tables/1"
+
+
+class _Marker(msgspec.Struct):
+    schema: str
+
+
+@dataclass(frozen=True)
+class PacelineParquet:
+    name: str = "paceline"
+
+    def find(self, tree: Tree) -> Iterator[Part]:
+        for directory, files in tree.directories.items():
+            if "paceline.json" in files and _is_ours(files["paceline.json"].path):
+                sections = tuple(
+                    _section(name, files[f"{name}.parquet"]) for name in TABLES if f"{name}.parquet" in files
+                )
+                yield Part(self.name, None, directory, sections)
+
+
+READER = PacelineParquet()
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return msgspec.json.decode(path.read_bytes()[:1_000_000], type=_Marker).schema == SCHEMA
+    except msgspec.DecodeError:
+        return False
+
+
+def _section(name: str, file: File) -> Section:
+    return Section(name, frozenset({name}), (file,), partial(_read, name, file.path))
+
+
+def _read(table: str, path: Path, sink: Sink) -> None:
+    """Only columns of the vocabulary, so that exports of older and newer versions open too."""
+    found = {row[0] for row in sink.connection.execute("SELECT name FROM parquet_schema(?)", [str(path)]).fetchall()}
+    columns = ", ".join(f'"{name}"' for name in TABLES[table].column_names if name in found)
+    sink.add_query(table, f"SELECT {columns} FROM read_parquet(?)", [str(path)])

@@ -1,0 +1,63 @@
+"""Walk the fields of a protobuf message without a schema compiler; every declared length is checked first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paceline.errors import FormatError
+
+Field = tuple[int, int | memoryview]
+"""(field number, a varint or fixed-width integer, or the bytes of a string or message)"""
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MAX_VARINT = 10
+
+
+def fields(message: memoryview) -> Iterator[Field]:
+    """Fields in the order they were written; raises FormatError where the bytes stop making sense."""
+    at, end = 0, len(message)
+    while at < end:
+        key, at = _varint(message, at)
+        kind = key & 7
+        if kind == _VARINT:
+            value, at = _varint(message, at)
+            yield key >> 3, value
+            continue
+        if kind == _BYTES:
+            length, at = _varint(message, at)
+        elif kind in (_FIXED64, _FIXED32):
+            length = 8 if kind == _FIXED64 else 4
+        else:
+            raise FormatError(f"is damaged: unknown wire type {kind} at byte {at} of a message")
+        if length > end - at:
+            raise FormatError(f"is damaged or cut off: a field declares {length:,} bytes where {end - at:,} are left")
+        part = message[at : at + length]
+        at += length
+        yield key >> 3, part if kind == _BYTES else int.from_bytes(part, "little")
+
+
+def text(value: int | memoryview) -> str:
+    return "" if isinstance(value, int) else bytes(value).decode("utf-8", "replace")
+
+
+def integer(value: int | memoryview) -> int:
+    """A uint64 or (two's complement) int64 field."""
+    if not isinstance(value, int):
+        raise FormatError("is damaged: a number was expected where bytes are")
+    value &= 0xFFFFFFFFFFFFFFFF
+    return value - (1 << 64) if value >> 63 else value
+
+
+def message(value: int | memoryview) -> memoryview:
+    if isinstance(value, int):
+        raise FormatError("is damaged: a message was expected where a number is")
+    return value
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    result = 0
+    for shift, byte in enumerate(message[at : at + _MAX_VARINT]):
+        result |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return result, at + shift + 1
+    raise FormatError(f"is damaged or cut off: a number does not end at byte {at} of a message")

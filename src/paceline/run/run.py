@@ -1,0 +1,167 @@
+"""A Run: any cluster profile as one set of tables, read on demand and kept in a Parquet store."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from paceline.errors import UsageError
+from paceline.formats.detect import find_parts
+from paceline.formats.reader import Part
+from paceline.run import views
+from paceline.run.batch import MEMORY_LIMIT, Warning
+from paceline.run.checks import check_run
+from paceline.run.choice import choose
+from paceline.run.clock import clock_offsets
+from paceline.run.index import Progress, fill
+from paceline.run.store import Store, store_directory
+from paceline.storage.tree import walk
+from paceline.tables import TABLES
+
+TABLE_NAMES = (*TABLES, "links")
+_SMALL = frozenset({"ranks", "groups", "transfers", "collectives"})
+
+
+class Run:
+    """Tables of a source; `run.table("steps")` and `run.sql(…)` give DuckDB relations (.pl(), .df(), .arrow())."""
+
+    def __init__(
+        self,
+        source: Path,
+        *,
+        store: Path | None = None,
+        workers: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.source = source
+        self._workers, self._progress = workers, progress
+        self._tree = walk(source)
+        parts = list(find_parts(self._tree))
+        if not any(part.tables - {"ranks", "groups"} for part in parts):
+            raise UsageError(
+                f"{source}: no profile found in {len(self._tree.files):,} files",
+                hint="formats that are read: see docs/formats.md; give the directory above the ranks' directories",
+            )
+        self._chosen, self._warnings = choose(parts)
+        self._store = Store(store or store_directory(source))
+        self._loaded: frozenset[str] = frozenset()
+        self.connection = duckdb.connect()
+        self.connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+        self.connection.execute("CREATE SCHEMA raw")
+        self._fill_parts([entry.part for entry in self._chosen])
+
+    # -- what users call ---------------------------------------------------------------------------------------------
+
+    def table(self, name: str) -> duckdb.DuckDBPyRelation:
+        """One table as a relation; reads what it needs first."""
+        if name not in TABLE_NAMES:
+            raise UsageError(f"no table {name!r}", hint=f"there are: {', '.join(TABLE_NAMES)}")
+        self.load([name])
+        return self.connection.view(name)
+
+    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
+        """Any SELECT over the tables; only those it names are read."""
+        self.load(self._named_in(query))
+        try:
+            relation = self.connection.sql(query)
+        except duckdb.Error as error:
+            raise UsageError(f"the query fails: {error}") from error
+        if relation is None:
+            raise UsageError("the query returns nothing; give a SELECT")
+        return relation
+
+    def load(self, names: Iterable[str]) -> None:
+        """Read these tables now, together."""
+        needed = frozenset().union(_SMALL, *(views.DEPENDS[name] for name in names))
+        if needed <= self._loaded:
+            return
+        self._loaded |= needed
+        fill(self._store, self._tree, self._chosen, self._loaded, workers=self._workers, progress=self._progress)
+        self._create_views()
+
+    @property
+    def warnings(self) -> list[Warning]:
+        """Everything missing or odd that was noticed so far."""
+        self.load(["ranks"])
+        return self._all_warnings() + check_run(self.connection, steps="steps" in self._loaded)
+
+    @property
+    def formats(self) -> list[str]:
+        return sorted({entry.part.format for entry in self._chosen})
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files the run's sections read."""
+        files = {file for entry in self._chosen for section in entry.part.sections for file in section.files}
+        return sum(file.size for file in files)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- how it is made ----------------------------------------------------------------------------------------------
+
+    def _named_in(self, query: str) -> list[str]:
+        """Tables a query may touch: every known name that occurs in it as a word."""
+        words = set(re.findall(r"\w+", query.lower()))
+        return [name for name in TABLE_NAMES if name in words]
+
+    def _create_views(self) -> None:
+        for name, table in TABLES.items():
+            stored = self._store.scan(name) if name in self._loaded else None
+            columns = ", ".join(f'NULL::{column.type} AS "{column.name}"' for column in table.columns)
+            self.connection.execute(f"CREATE OR REPLACE VIEW raw.{name} AS {stored or f'SELECT {columns} WHERE false'}")
+        self._fill_notes()
+        self.connection.execute(f"CREATE OR REPLACE TABLE members AS {views.MEMBERS}")
+        self._fill_clock()
+        for name in TABLE_NAMES:
+            self.connection.execute(f"CREATE OR REPLACE VIEW {name} AS {views.public(name)}")
+
+    def _fill_parts(self, parts: list[Part]) -> None:
+        self.connection.execute("CREATE TABLE parts (rank BIGINT, format VARCHAR, path VARCHAR)")
+        rows = [(part.rank, part.format, part.root or ".") for part in parts if part.rank is not None]
+        self._insert("parts", rows)
+
+    def _fill_notes(self) -> None:
+        notes: dict[int, list[str]] = defaultdict(list)
+        for warning in self._all_warnings():
+            if warning.rank is not None:
+                notes[warning.rank].append(f"{warning.file}: {warning.message}" if warning.file else warning.message)
+        self.connection.execute("CREATE OR REPLACE TABLE notes (rank BIGINT, note VARCHAR)")
+        self._insert("notes", [(rank, "; ".join(texts)) for rank, texts in notes.items()])
+
+    def _fill_clock(self) -> None:
+        self.connection.execute("CREATE OR REPLACE TABLE clock (rank BIGINT, clock_offset BIGINT)")
+        self.connection.execute("SET search_path = 'raw'")
+        try:
+            offsets = clock_offsets(self.connection)
+        finally:
+            self.connection.execute("SET search_path = 'main'")
+        self._insert("clock", list(offsets.items()))
+
+    def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+        """As columns: DuckDB's executemany takes a millisecond a row."""
+        if rows:
+            columns = {f"c{i}": np.array(values) for i, values in enumerate(zip(*rows, strict=True))}
+            self.connection.register("staged", columns)
+            self.connection.execute(f"INSERT INTO {table} SELECT * FROM staged")
+            self.connection.unregister("staged")
+
+    def _all_warnings(self) -> list[Warning]:
+        stored = [
+            warning.thaw()
+            for key in sorted(self._store.manifest.units)
+            for warning in self._store.manifest.units[key].warnings
+        ]
+        return self._warnings + stored

@@ -1,0 +1,121 @@
+"""The Parquet store of a source: what was read once is not read again until its files change.
+
+    store/
+      manifest.json     which section of which part is in which file, with the fingerprint of its source files
+      data/*.parquet    rows, many sections to a file
+      lock              one writer at a time
+
+Everything is written beside and renamed; a killed process leaves the old manifest and files nobody refers to.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from paceline.run.batch import Warning
+
+READ_VERSION = 1
+"""Raise it when a reader or a table changes meaning: stores made before are read anew."""
+
+
+class StoredWarning(msgspec.Struct, frozen=True):
+    rank: int | None
+    file: str | None
+    message: str
+    line: int | None = None
+
+    def thaw(self) -> Warning:
+        return Warning(self.rank, self.file, self.message, self.line)
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One section as it was read."""
+
+    number: int
+    fingerprint: str
+    rank: int | None
+    tables: tuple[str, ...]
+    warnings: tuple[StoredWarning, ...] = ()
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    table: str
+    rows: int
+    units: tuple[int, ...]
+
+
+class Manifest(msgspec.Struct):
+    version: int = READ_VERSION
+    next_number: int = 1
+    units: dict[str, Unit] = {}
+    files: dict[str, DataFile] = {}
+
+
+class Store:
+    """A directory of our own; deleting it loses nothing but time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self.manifest = self._load()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the store's lock, with the manifest as the last writer left it."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.manifest = self._load()
+            yield
+
+    def save(self) -> None:
+        """Drop units' old rows, forget files without live rows, write the manifest atomically."""
+        live = {unit.number for unit in self.manifest.units.values()}
+        dead = [name for name, file in self.manifest.files.items() if not live.intersection(file.units)]
+        for name in dead:
+            del self.manifest.files[name]
+        temporary = self.directory / f".manifest.{uuid.uuid4().hex}.tmp"
+        with temporary.open("wb") as out:
+            out.write(msgspec.json.encode(self.manifest))
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, self.directory / "manifest.json")
+        for name in dead:
+            (self.data / name).unlink(missing_ok=True)
+
+    def scan(self, table: str) -> str | None:
+        """A SELECT over all live rows of a table; None when there is no row."""
+        files = {name: file for name, file in self.manifest.files.items() if file.table == table}
+        if not files:
+            return None
+        live = {unit.number for unit in self.manifest.units.values()}
+        stale = {number for file in files.values() for number in file.units} - live
+        names = ", ".join("'" + str(self.data / name).replace("'", "''") + "'" for name in sorted(files))
+        where = f" WHERE _unit NOT IN ({', '.join(map(str, sorted(stale)))})" if stale else ""
+        return f"SELECT * EXCLUDE (_unit) FROM read_parquet([{names}]){where}"
+
+    def _load(self) -> Manifest:
+        try:
+            manifest = msgspec.json.decode((self.directory / "manifest.json").read_bytes(), type=Manifest)
+        except (FileNotFoundError, msgspec.DecodeError):
+            # No store yet, or one that was damaged from outside: reading the source again mends both.
+            return Manifest()
+        usable = manifest.version == READ_VERSION and all((self.data / name).exists() for name in manifest.files)
+        return manifest if usable else Manifest(next_number=manifest.next_number)
+
+
+def store_directory(source: Path) -> Path:
+    """Where the store of a source lies unless the user says otherwise: $PACELINE_CACHE or ~/.cache/paceline."""
+    base = os.environ.get("PACELINE_CACHE")
+    root = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
+    digest = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:16]
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in source.resolve().name)[:40] or "root"
+    return root / f"{name}-{digest}"

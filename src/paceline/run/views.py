@@ -1,0 +1,123 @@
+"""The tables users see, as SQL over the rows that readers stored (schema `raw`).
+
+Two small tables are worked out first: `clock` (rank, clock_offset) and `members` (group, kind, index, rank). Through
+them timestamps reach one clock and communicator-local ranks become global ones.
+"""
+
+from __future__ import annotations
+
+from paceline.tables import TABLES
+
+MEMBERS = """
+    WITH
+    declared AS (
+        SELECT "group", max(kind) AS kind, index, rank FROM raw.groups
+        WHERE "group" IS NOT NULL GROUP BY "group", index, rank
+    ),
+    -- A rank that copies inside itself writes the link k-k: k is its own number in the communicator.
+    self_links AS (
+        SELECT "group", 'other' AS kind, src AS index, rank FROM raw.transfers
+        WHERE scope = 'group' AND src = dst AND "group" IS NOT NULL
+          AND "group" NOT IN (SELECT "group" FROM declared)
+        GROUP BY "group", src, rank
+    ),
+    known AS (FROM declared UNION ALL FROM self_links),
+    seen AS (
+        SELECT DISTINCT "group", 'other' AS kind, NULL::BIGINT AS index, rank FROM raw.collectives
+        WHERE "group" IS NOT NULL AND "group" NOT IN (SELECT "group" FROM known)
+    ),
+    every_group AS (FROM known UNION ALL FROM seen),
+    sizes AS (SELECT "group", count(*) AS size FROM every_group GROUP BY "group"),
+    cluster AS (SELECT count(DISTINCT rank) AS size FROM every_group)
+    SELECT "group",
+           CASE WHEN kind = 'other' AND sizes.size = cluster.size AND cluster.size > 1 THEN 'world' ELSE kind END AS kind,
+           index, rank
+    FROM every_group JOIN sizes USING ("group") CROSS JOIN cluster
+"""
+
+RANKS = """
+    WITH
+    identified AS (
+        SELECT rank, any_value(host) AS host, any_value(device) AS device, any_value(stage) AS stage,
+               any_value(note) AS known_note
+        FROM raw.ranks WHERE rank IS NOT NULL GROUP BY rank
+    ),
+    recorded AS (
+        SELECT rank, string_agg(DISTINCT format, ', ' ORDER BY format) AS format, any_value(path) AS path
+        FROM (
+            SELECT rank, format, path FROM parts
+            UNION ALL
+            SELECT rank, format, path FROM raw.ranks WHERE format IS NOT NULL
+        ) GROUP BY rank
+    ),
+    pipeline AS (SELECT rank, any_value(index) AS stage FROM members WHERE kind = 'pp' GROUP BY rank),
+    everyone AS (
+        SELECT rank FROM recorded UNION SELECT rank FROM identified UNION SELECT rank FROM members
+    )
+    SELECT rank, host, device, coalesce(identified.stage, pipeline.stage) AS stage, format, path, clock_offset,
+           format IS NOT NULL AND note IS NULL AND known_note IS NULL AS complete,
+           CASE WHEN format IS NULL THEN 'no recording of this rank was found' ELSE coalesce(note, known_note) END AS note
+    FROM everyone
+    LEFT JOIN identified USING (rank)
+    LEFT JOIN recorded USING (rank)
+    LEFT JOIN pipeline USING (rank)
+    LEFT JOIN clock USING (rank)
+    LEFT JOIN notes USING (rank)
+    ORDER BY rank
+"""
+
+TRANSFERS = """
+    SELECT transfer.rank, transfer.step, transfer."group", transfer.name, transfer.sequence,
+           CASE WHEN translated THEN sender.rank ELSE src END AS src,
+           CASE WHEN translated THEN receiver.rank ELSE dst END AS dst,
+           CASE WHEN translated THEN 'global' ELSE scope END AS scope,
+           transport, bytes, duration, wait
+    FROM raw.transfers AS transfer
+    LEFT JOIN members AS sender ON transfer."group" = sender."group" AND transfer.src = sender.index
+    LEFT JOIN members AS receiver ON transfer."group" = receiver."group" AND transfer.dst = receiver.index,
+    LATERAL (SELECT scope = 'group' AND sender.rank IS NOT NULL AND receiver.rank IS NOT NULL AS translated)
+"""
+
+LINKS = """
+    SELECT step, CASE WHEN scope = 'group' THEN "group" END AS "group", src, dst, scope, transport,
+           sum(bytes)::BIGINT AS bytes, sum(duration)::BIGINT AS duration, sum(wait)::BIGINT AS wait,
+           sum(bytes) / nullif(sum(duration), 0) AS bandwidth
+    FROM transfers
+    GROUP BY ALL
+    ORDER BY ALL
+"""
+
+_CLOCKED = {"steps": ("start", "end"), "kernels": ("start",), "collectives": ("start",), "events": ("start",),
+            "counters": ("time",), "memory": ("time",)}  # fmt: skip
+
+DEPENDS: dict[str, frozenset[str]] = {
+    name: frozenset({name} | ({"collectives"} if name in _CLOCKED else set())) for name in TABLES
+} | {
+    "ranks": frozenset({"ranks", "groups", "transfers", "collectives"}),
+    "groups": frozenset({"ranks", "groups", "transfers", "collectives"}),
+    "transfers": frozenset({"ranks", "groups", "transfers", "collectives"}),
+    "links": frozenset({"ranks", "groups", "transfers", "collectives"}),
+}
+"""Which stored tables a public table needs."""
+
+
+def public(name: str) -> str:
+    """The SELECT behind a public table."""
+    if name == "ranks":
+        return RANKS
+    if name == "groups":
+        return 'SELECT * FROM members ORDER BY "group", index, rank'
+    if name == "transfers":
+        return TRANSFERS
+    if name == "links":
+        return LINKS
+    columns = ", ".join(_on_cluster_clock(name, column) for column in TABLES[name].column_names)
+    joined = " LEFT JOIN clock USING (rank)" if name in _CLOCKED else ""
+    return f"SELECT {columns} FROM raw.{name} AS stored{joined}"
+
+
+def _on_cluster_clock(table: str, column: str) -> str:
+    quoted = f'"{column}"'
+    if column in _CLOCKED.get(table, ()):
+        return f"{quoted} - coalesce(clock_offset, 0) AS {quoted}"
+    return f"rank AS {quoted}" if column == "rank" else f"stored.{quoted}"

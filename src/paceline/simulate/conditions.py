@@ -1,0 +1,55 @@
+"""Everything a fault can change about a cluster; healthy means every factor is 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from paceline.simulate.cluster import Cluster, Floats
+from paceline.simulate.program import Model
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What goes missing between the profiler and the reader."""
+
+    missing_ranks: tuple[int, ...] = ()
+    truncated_ranks: tuple[int, ...] = ()
+    missing_steps: Mapping[int, int] = field(default_factory=dict)  # rank → step number
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Factors by [rank, step] unless said otherwise; 1 = healthy."""
+
+    model: Model
+    compute: Floats  # time of every AI core kernel
+    frequency: Floats  # 1 / clock: slows AI core kernels and shows in the AI Core Freq counter
+    gaps: Floats  # host launch gaps
+    input_wait: Floats
+    stalls: Floats  # ns added once in the middle of the step
+    load: Floats  # [step, dp index, micro-batch]: tokens in a micro-batch
+    jitter: Floats  # [rank]: spread of compute between steps and micro-batches
+    memory: Floats  # [rank]: device memory in use
+    allocation_stalls: Floats  # [rank]: ns per step lost to returning and asking for memory
+    clock: Floats  # [rank]: ns added to the rank's clock
+    operators: Mapping[str, Floats] = field(default_factory=dict)  # type → [rank]
+    links: Mapping[tuple[int, int], float] = field(default_factory=dict)  # (src, dst) → time per byte
+    largest_packet: int | None = None  # bytes
+    overlap: bool = True  # gradient buckets start during backward
+    contention: float = 1.0  # time of a transfer while the same ranks compute
+    damage: Damage = Damage()
+
+
+def healthy(cluster: Cluster) -> Conditions:
+    spec = cluster.spec
+    ones = np.ones((spec.world, spec.steps))
+    zeros = np.zeros(spec.world)
+    model = Model((spec.layers // spec.pp,) * spec.pp, spec.micro_batches)
+    return Conditions(
+        model=model, compute=ones, frequency=ones, gaps=ones, input_wait=ones, stalls=0 * ones,
+        load=np.ones((spec.steps, spec.dp, spec.micro_batches)), jitter=zeros, memory=np.ones(spec.world),
+        allocation_stalls=zeros, clock=zeros,
+    )  # fmt: skip

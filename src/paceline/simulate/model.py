@@ -1,0 +1,143 @@
+"""What one transformer layer costs: its kernels with shapes, types and times, and what it has to send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from paceline.simulate.cluster import ClusterSpec
+
+CUBE_RATE = 35e3  # FLOP per ns an AI core reaches in matrix work (35 TFLOP/s)
+VECTOR_RATE = 800.0  # bytes per ns of element-wise work
+FLOAT16 = 2  # bytes
+PEAK_RATE = 70e3  # FLOP per ns, the data sheet
+
+CUBE, MIXED, VECTOR, CPU = "AI_CORE", "MIX_AIC", "AI_VECTOR_CORE", "AI_CPU"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of the program, before noise and faults."""
+
+    type: str
+    core: str
+    nanoseconds: float
+    flops: float
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
+    micro_batch: int = -1  # -1: belongs to no micro-batch (optimizer)
+    phase: str = "forward"  # forward, backward or tail
+    layer: int = -1
+
+    @property
+    def name(self) -> str:
+        return f"aclnn{self.type}_{self.type}AiCpu" if self.core == CPU else f"aclnn{self.type}_{self.type}_{self.type}"
+
+    def at(self, *, micro_batch: int, phase: str, layer: int) -> Kernel:
+        return replace(self, micro_batch=micro_batch, phase=phase, layer=layer)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Kernels and message sizes of one layer on one tp shard, for micro-batches of `tokens` tokens."""
+
+    tokens: int
+    hidden: int
+    tp: int
+
+    @property
+    def activation_bytes(self) -> int:
+        """What crosses a stage border, and what tp sums up, per micro-batch."""
+        return self.tokens * self.hidden * FLOAT16
+
+    @property
+    def gradient_bytes(self) -> int:
+        """12 h² weights a layer (4 h² attention, 8 h² MLP), split over tp."""
+        return 12 * self.hidden * self.hidden // self.tp * FLOAT16
+
+    def attention(self) -> list[Kernel]:
+        tokens, hidden, part = self.tokens, self.hidden, self.hidden // self.tp
+        return [
+            self._vector("LayerNorm", 2),
+            self._matmul(tokens, hidden, 3 * part),
+            self._flash("FlashAttentionScore", 4.0),
+            self._matmul(tokens, part, hidden),
+        ]
+
+    def mlp(self) -> list[Kernel]:
+        tokens, hidden, wide = self.tokens, self.hidden, 4 * self.hidden // self.tp
+        return [
+            self._vector("Add", 3),
+            self._vector("LayerNorm", 2),
+            self._matmul(tokens, hidden, wide),
+            self._vector("Gelu", 2, wide),
+            self._matmul(tokens, wide, hidden),
+        ]
+
+    def mlp_backward(self) -> list[Kernel]:
+        tokens, hidden, wide = self.tokens, self.hidden, 4 * self.hidden // self.tp
+        return [
+            self._matmul(tokens, hidden, wide),
+            self._matmul(wide, tokens, hidden),
+            self._vector("GeluGrad", 3, wide),
+            self._matmul(tokens, wide, hidden),
+            self._matmul(hidden, tokens, wide),
+            self._vector("LayerNormGrad", 4),
+            self._vector("Add", 3),
+        ]
+
+    def attention_backward(self) -> list[Kernel]:
+        tokens, hidden, part = self.tokens, self.hidden, self.hidden // self.tp
+        return [
+            self._matmul(tokens, hidden, part),
+            self._matmul(part, tokens, hidden),
+            self._flash("FlashAttentionScoreGrad", 10.0),
+            self._matmul(tokens, 3 * part, hidden),
+            self._matmul(hidden, tokens, 3 * part),
+            self._vector("LayerNormGrad", 4),
+            self._vector("Cast", 2),
+        ]
+
+    def embedding(self) -> list[Kernel]:
+        return [self._vector("GatherV2", 2), self._vector("Cast", 2)]
+
+    def loss(self) -> list[Kernel]:
+        return [self._vector("LayerNorm", 2), self._vector("SoftmaxCrossEntropyWithLogits", 3)]
+
+    def gradient_norm(self) -> list[Kernel]:
+        return [self._weights("ReduceSum", 1), self._weights("ForeachNorm", 1)]
+
+    def optimizer(self) -> list[Kernel]:
+        return [self._weights("ApplyAdamW", 14), self._weights("Cast", 3)]
+
+    def on_host_cpu(self, type: str, nanoseconds: float) -> Kernel:
+        shape = ((self.tokens,),)
+        return Kernel(type, CPU, nanoseconds, 0.0, shape, shape)
+
+    def _matmul(self, rows: int, inner: int, columns: int) -> Kernel:
+        flops = 2.0 * rows * inner * columns
+        shapes = ((rows, inner), (inner, columns))
+        return Kernel("MatMulV2", CUBE, flops / CUBE_RATE, flops, shapes, ((rows, columns),))
+
+    def _flash(self, type: str, passes: float) -> Kernel:
+        """Attention over t tokens: passes · t² · h / tp FLOP, at half the rate of a plain product."""
+        part = self.hidden // self.tp
+        flops = passes * self.tokens * self.tokens * part
+        shape = (1, self.tokens, part)
+        return Kernel(type, MIXED, 2 * flops / CUBE_RATE, flops, (shape, shape, shape), (shape,))
+
+    def _vector(self, type: str, passes: int, width: int | None = None) -> Kernel:
+        """Element-wise work: as long as it takes to move the tensor `passes` times."""
+        shape = (self.tokens, width or self.hidden)
+        elements = shape[0] * shape[1]
+        return Kernel(type, VECTOR, passes * elements * FLOAT16 / VECTOR_RATE, float(elements), (shape,), (shape,))
+
+    def _weights(self, type: str, passes: int) -> Kernel:
+        elements = self.gradient_bytes // FLOAT16
+        return Kernel(
+            type, VECTOR, passes * elements * FLOAT16 / VECTOR_RATE, float(elements), ((elements,),), ((elements,),)
+        )
+
+
+def costs_of(spec: ClusterSpec, micro_batches: int) -> Costs:
+    """Fewer micro-batches than planned are bigger ones: the global batch stays what it is."""
+    return Costs(tokens=spec.sequence * spec.micro_batches // micro_batches, hidden=spec.hidden, tp=spec.tp)

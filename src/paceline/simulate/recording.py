@@ -1,0 +1,224 @@
+"""What one rank's profiler wrote down: columns of steps, kernels and communication, on that rank's own clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from paceline.simulate.cluster import Cluster, Ints, ticks
+from paceline.simulate.conditions import Conditions
+from paceline.simulate.engine import StageTimes, Timeline
+from paceline.simulate.intervals import Intervals, union
+from paceline.simulate.program import StageProgram
+from paceline.simulate.wires import Wire, wires
+from paceline.simulate.work import rank_work
+
+FIRST_STEP = 1  # steps are numbered from here
+NOMINAL_MHZ = 1800
+CLOCKS = 4  # stream of random numbers
+
+
+@dataclass(frozen=True)
+class Steps:
+    """One entry per step."""
+
+    number: Ints
+    start: Ints
+    end: Ints
+    ready: Ints  # the batch is there, forward begins
+    backward_end: Ints
+    computing: Ints
+    communication: Ints
+    overlapped: Ints
+    bubble: Ints
+    first_work: Ints  # start of the first kernel or communication
+
+    @property
+    def duration(self) -> Ints:
+        return self.end - self.start
+
+    @property
+    def exposed(self) -> Ints:
+        return self.communication - self.overlapped
+
+    @property
+    def free(self) -> Ints:
+        return self.duration - self.computing - self.exposed
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """One entry per kernel execution, in time order; `template` points into the program's kernels."""
+
+    step: Ints
+    start: Ints
+    duration: Ints
+    wait: Ints
+    template: Ints
+
+    def of(self, step: int) -> Kernels:
+        chosen = self.step == step
+        return Kernels(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Talks:
+    """One entry per communication operator, in order of its start; `template` points into the program's messages.
+
+    duration = wait + transit;  sync = the part of wait before the first byte;  idle = 0
+    """
+
+    step: Ints
+    template: Ints
+    sequence: Ints
+    start: Ints
+    duration: Ints
+    transit: Ints
+    wait: Ints
+    sync: Ints
+
+    def of(self, step: int) -> Talks:
+        chosen = self.step == step
+        return Talks(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Everything one rank recorded."""
+
+    rank: int
+    cluster: Cluster
+    conditions: Conditions
+    program: StageProgram
+    offset: int  # ns this rank's clock is ahead of the true one
+    steps: Steps
+    kernels: Kernels
+    talks: Talks
+
+    @cached_property
+    def wires(self) -> tuple[Wire, ...]:
+        """Per message of the program: group, link, packets."""
+        return wires(self.cluster, self.conditions, self.program, self.rank)
+
+    def computing(self, step: int) -> Intervals:
+        kernels = self.kernels.of(step)
+        return union(kernels.start, kernels.duration)
+
+    def communicating(self, step: int) -> Intervals:
+        talks = self.talks.of(step)
+        return union(talks.start, talks.duration)
+
+    def megahertz(self, index: int) -> int:
+        """AI core clock in the index-th step."""
+        return round(NOMINAL_MHZ / self.conditions.frequency[self.rank, int(self.steps.number[index]) - FIRST_STEP])
+
+    def without_step(self, number: int) -> Recording:
+        """The same recording with a hole."""
+        kept = self.steps.number != number
+        steps = Steps(*(getattr(self.steps, name)[kept] for name in self.steps.__dataclass_fields__))
+        kernels, talks = self.kernels, self.talks
+        return replace(
+            self,
+            steps=steps,
+            kernels=Kernels(*(getattr(kernels, f)[kernels.step != number] for f in kernels.__dataclass_fields__)),
+            talks=Talks(*(getattr(talks, f)[talks.step != number] for f in talks.__dataclass_fields__)),
+        )
+
+
+def clock_offsets(cluster: Cluster, conditions: Conditions) -> Ints:
+    """ns each rank's clock is ahead: hosts differ by milliseconds, the cards of a host by microseconds."""
+    spec = cluster.spec
+    random = np.random.default_rng((spec.seed, CLOCKS))
+    hosts = random.uniform(-5e6, 5e6, spec.hosts)
+    own = random.uniform(-2e4, 2e4, spec.world)
+    skew = np.repeat(hosts, spec.devices) + own if spec.clock_skew else np.zeros(spec.world)
+    return ticks(skew + conditions.clock)
+
+
+def record(timeline: Timeline, rank: int, offset: int) -> Recording:
+    """One rank's recording, made from the timeline; its kernels are drawn again rather than kept."""
+    cluster = timeline.cluster
+    stage, column = divmod(rank, cluster.spec.stage_size)
+    program, times = timeline.programs[stage], timeline.stages[stage]
+    shift = cluster.spec.start + offset
+    kernels = _kernels(timeline, program, times, rank, shift)
+    talks = _talks(program, times, column, shift)
+    steps = _steps(program, times, column, shift, kernels, talks)
+    return Recording(rank, cluster, timeline.conditions, program, offset, steps, kernels, talks)
+
+
+def _kernels(timeline: Timeline, program: StageProgram, times: StageTimes, rank: int, shift: int) -> Kernels:
+    cluster = timeline.cluster
+    column, count = rank % cluster.spec.stage_size, len(program.kernels)
+    lengths = np.diff(np.append(program.bounds, count))
+    starts, durations, gaps = [], [], []
+    for step in range(cluster.spec.steps):
+        work = rank_work(cluster, timeline.conditions, program, rank, step)
+        both = np.cumsum(work.gaps + work.durations)
+        before = np.repeat(np.concatenate(([0], both))[program.bounds], lengths)
+        segment = np.repeat(times.segments[step, :, column], lengths)
+        starts.append(segment + both - before - work.durations)
+        durations.append(work.durations)
+        gaps.append(work.gaps)
+    numbers = np.repeat(np.arange(cluster.spec.steps) + FIRST_STEP, count)
+    template = np.tile(np.arange(count), cluster.spec.steps)
+    return Kernels(
+        numbers, np.concatenate(starts) + shift, np.concatenate(durations), np.concatenate(gaps), template
+    )
+
+
+def _talks(program: StageProgram, times: StageTimes, column: int, shift: int) -> Talks:
+    steps, messages = times.arrival.shape[:2]
+    arrival, moving, done, link = (
+        getattr(times, name)[:, :, column].reshape(-1) for name in ("arrival", "moving", "done", "link")
+    )
+    number = np.repeat(np.arange(steps), messages)
+    template = np.tile(np.arange(messages), steps)
+    ordinal, repeats = _ordinals(program)
+    sequence = number * repeats[template] + ordinal[template]
+    order = np.lexsort((arrival, number))
+    columns = (
+        number + FIRST_STEP, template, sequence, arrival + shift, done - arrival, link, done - arrival - link,
+        moving - arrival,
+    )  # fmt: skip
+    return Talks(*(column[order] for column in columns))
+
+
+def _ordinals(program: StageProgram) -> tuple[Ints, Ints]:
+    """Which of its kind (communicator, op) a message is, and how many of that kind there are in a step."""
+    seen: dict[tuple[str, str], int] = {}
+    ordinal = []
+    for message in program.messages:
+        kind = (message.axis, message.op)
+        ordinal.append(seen.get(kind, 0))
+        seen[kind] = ordinal[-1] + 1
+    repeats = [seen[(message.axis, message.op)] for message in program.messages]
+    return np.array(ordinal, dtype=np.int64), np.array(repeats, dtype=np.int64)
+
+
+def _steps(
+    program: StageProgram, times: StageTimes, column: int, shift: int, kernels: Kernels, talks: Talks
+) -> Steps:
+    count = times.begin.shape[0]
+    receives = np.array([message.op == "receive" for message in program.messages], dtype=np.bool_)
+    rows = []
+    for number in range(FIRST_STEP, FIRST_STEP + count):
+        mine, said = kernels.of(number), talks.of(number)
+        computing, communicating = union(mine.start, mine.duration), union(said.start, said.duration)
+        bubble = said.duration[receives[said.template]].sum() if len(said.template) else 0
+        last = _last_backward(program)
+        first = min(int(mine.start[0]), int(said.start[0]) if len(said.start) else int(mine.start[0]))
+        rows.append((
+            mine.start[last] + mine.duration[last], computing.length, communicating.length,
+            (computing & communicating).length, bubble, first,
+        ))  # fmt: skip
+    measured = np.array(rows, dtype=np.int64).T
+    begin, end, ready = (getattr(times, name)[:, column] + shift for name in ("begin", "end", "ready"))
+    return Steps(np.arange(count) + FIRST_STEP, begin, end, ready, *measured)
+
+
+def _last_backward(program: StageProgram) -> int:
+    """Position of the last backward kernel."""
+    return int(np.flatnonzero(program.backward)[-1])
