@@ -132,7 +132,7 @@ COLLECTIVES = Table(
     rank      BIGINT   -   global rank
     step      BIGINT   -   step number
     group     VARCHAR  -   communicator, see groups; null where the format does not tell
-    op        VARCHAR  -   all_reduce, all_gather, reduce_scatter, reduce, broadcast, all_to_all, send, receive, send_receive, barrier, scatter, gather or other
+    op        VARCHAR  -   all_reduce, all_gather, all_to_all, send, receive, … (formats/collective_names.py)
     name      VARCHAR  -   as recorded
     sequence  BIGINT   -   same (group, op, sequence) on two ranks = the same collective
     peer      BIGINT   -   for send and receive: the global rank on the other side
@@ -186,7 +186,7 @@ MEMORY = Table(
     "rank × time (or operator)",
     _columns("""
     rank       BIGINT   -   global rank
-    kind       VARCHAR  -   sample (of the process), module (of a CANN module), operator (one allocation) or node (theoretical, per graph node)
+    kind       VARCHAR  -   sample (process), module (CANN), operator (one allocation), node (theoretical)
     name       VARCHAR  -   component, operator or node
     time       BIGINT   ns  when (null for theoretical values)
     position   BIGINT   -   node number for kind = node

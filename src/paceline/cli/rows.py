@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,21 +24,37 @@ _MOMENTS = {"start", "end", "time"}
 _CHUNK = 10_000
 
 
-def write_rows(
-    relation: duckdb.DuckDBPyRelation, table: str | None, *, format: str, output: Path | None, limit: int
-) -> None:
-    """Write a relation's rows; a file appears whole or not at all."""
+@dataclass(frozen=True)
+class Rows:
+    """What to write: a relation, the connection it lives on, and the table it is (None for a query)."""
+
+    connection: duckdb.DuckDBPyConnection
+    relation: duckdb.DuckDBPyRelation
+    table: str | None = None
+
+    def chunks(self) -> Iterator[list[tuple[Any, ...]]]:
+        """Rows piece by piece; relations themselves only fetch everything."""
+        cursor = self.connection.execute(self.relation.sql_query())
+        while rows := cursor.fetchmany(_CHUNK):
+            yield rows
+
+    def count(self) -> int:
+        return int(self.relation.count("*").fetchall()[0][0])
+
+
+def write_rows(rows: Rows, *, format: str, output: Path | None, limit: int) -> None:
+    """Write rows; a file appears whole or not at all."""
     if format == "pretty" and output is None:
-        _print_pretty(relation, table, limit)
+        _print_pretty(rows, limit)
     elif format == "parquet" and output is None:
         raise UsageError("parquet is not for the terminal", hint="add --output FILE.parquet")
     elif output is None:
-        _stream(relation, format, sys.stdout.buffer)
+        _stream(rows, format, sys.stdout.buffer)
     else:
-        _write_file(relation, format, output)
+        _write_file(rows, format, output)
 
 
-def _write_file(relation: duckdb.DuckDBPyRelation, format: str, output: Path) -> None:
+def _write_file(rows: Rows, format: str, output: Path) -> None:
     if not output.parent.is_dir():
         raise UsageError(f"{output.parent}: no such directory")
     descriptor, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
@@ -43,54 +62,46 @@ def _write_file(relation: duckdb.DuckDBPyRelation, format: str, output: Path) ->
     try:
         if format == "parquet":
             os.close(descriptor)
-            relation.write_parquet(str(temporary), compression="zstd")
+            rows.relation.write_parquet(str(temporary), compression="zstd")
         else:
             with os.fdopen(descriptor, "wb") as out:
-                _stream(relation, "csv" if format == "pretty" else format, out)
+                _stream(rows, "csv" if format == "pretty" else format, out)
         temporary.chmod(0o644)
         os.replace(temporary, output)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _stream(relation: duckdb.DuckDBPyRelation, format: str, out: BinaryIO) -> None:
+def _stream(rows: Rows, format: str, out: BinaryIO) -> None:
     if format == "json":
-        _stream_json(relation, out)
+        _stream_json(rows, out)
     else:
-        _stream_csv(relation, out)
+        _stream_csv(rows, out)
     out.flush()
 
 
-def _stream_json(relation: duckdb.DuckDBPyRelation, out: BinaryIO) -> None:
-    encoder, names = msgspec.json.Encoder(), relation.columns
+def _stream_json(rows: Rows, out: BinaryIO) -> None:
+    encoder, names = msgspec.json.Encoder(), rows.relation.columns
     separator = b"[\n"
-    for rows in _chunks(relation):
-        for row in rows:
+    for chunk in rows.chunks():
+        for row in chunk:
             out.write(separator + encoder.encode(dict(zip(names, row, strict=True))))
             separator = b",\n"
     out.write(b"[]\n" if separator == b"[\n" else b"\n]\n")
 
 
-def _stream_csv(relation: duckdb.DuckDBPyRelation, out: BinaryIO) -> None:
-    import csv
-    import io
-
+def _stream_csv(rows: Rows, out: BinaryIO) -> None:
     text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(relation.columns)
-    for rows in _chunks(relation):
-        writer.writerows(rows)
+    writer.writerow(rows.relation.columns)
+    for chunk in rows.chunks():
+        writer.writerows(chunk)
     text.detach()
 
 
-def _chunks(relation: duckdb.DuckDBPyRelation) -> Iterator[list[tuple[Any, ...]]]:
-    relation.execute()
-    while rows := relation.fetchmany(_CHUNK):
-        yield rows
-
-
-def _print_pretty(relation: duckdb.DuckDBPyRelation, table: str | None, limit: int) -> None:
+def _print_pretty(rows: Rows, limit: int) -> None:
     """Columns without a single value are left out; times in ms, moments counted from the first one shown."""
+    relation, table = rows.relation, rows.table
     shown = relation.limit(limit).fetchall() if limit else relation.fetchall()
     names = relation.columns
     units = [_unit(table, name) for name in names]
@@ -108,17 +119,12 @@ def _print_pretty(relation: duckdb.DuckDBPyRelation, table: str | None, limit: i
         grid.add_row(*(_cell(row[i], names[i], units[i], origin) for i in filled))
     console = Console(width=None if sys.stdout.isatty() else 240, highlight=False)
     console.print(grid)
-    total = _count(relation) if limit and len(shown) == limit else len(shown)
+    total = rows.count() if limit and len(shown) == limit else len(shown)
     hidden = [names[i] for i in range(len(names)) if i not in filled]
     notes = [f"{len(shown):,} of {total:,} rows" + ("" if len(shown) == total else " (--limit 0 for all)")]
     if hidden:
         notes.append(f"unknown in this recording: {', '.join(hidden)}")
     console.print(" · ".join(notes), style="dim", soft_wrap=True)
-
-
-def _count(relation: duckdb.DuckDBPyRelation) -> int:
-    row = relation.count("*").fetchone()
-    return int(row[0]) if row else 0
 
 
 def _unit(table: str | None, name: str) -> str:

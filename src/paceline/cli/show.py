@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from paceline.cli.overview import Language, print_overview
-from paceline.cli.rows import write_rows
+from paceline.cli.rows import Rows, write_rows
 from paceline.cli.source import Source, StoreOption, WorkersOption, opened, say_warnings
-from paceline.run.run import TABLE_NAMES, Run
+from paceline.run.run import TABLE_NAMES
 
 
 class Format(str, Enum):
@@ -39,9 +39,7 @@ def show(
         if table is None and format is Format.pretty and output is None:
             print_overview(run, lang)
         else:
-            write_rows(_chosen(run, table), table, format=format.value, output=output, limit=limit)
+            name = table or "steps"
+            write_rows(Rows(run.connection, run.table(name), name), format=format.value, output=output, limit=limit)
             say_warnings(run)
 
-
-def _chosen(run: Run, table: str | None) -> object:
-    return run.table(table or "steps")

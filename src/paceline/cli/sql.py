@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.rows import write_rows
+from paceline.cli.rows import Rows, write_rows
 from paceline.cli.show import Format
 from paceline.cli.source import Source, StoreOption, WorkersOption, opened, say_warnings
 
@@ -26,5 +26,5 @@ def sql(
     Example:  paceline sql runs/llama-16 "select rank, median(duration)/1e6 as ms from steps group by rank order by ms"
     """
     with opened(source, store, workers) as run:
-        write_rows(run.sql(query), None, format=format.value, output=output, limit=limit)
+        write_rows(Rows(run.connection, run.sql(query)), format=format.value, output=output, limit=limit)
         say_warnings(run)

@@ -17,7 +17,6 @@ from paceline.formats.ascend_db_communication import read_collectives, read_link
 from paceline.formats.ascend_db_source import Database, is_sqlite, open_database
 from paceline.formats.ascend_db_steps import read_steps
 from paceline.formats.ascend_db_tables import (
-    Owner,
     read_counters,
     read_events,
     read_host_calls,
@@ -28,7 +27,9 @@ from paceline.formats.ascend_db_tables import (
 from paceline.formats.reader import Part, Section
 from paceline.storage.tree import File, Tree, parent_of
 
-_OURS = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler|msmonitor|msprof)(?:_.*)?\.db$|(?:communication_)?analy\w+\.db$")
+_OURS = re.compile(
+    r"(?:ascend_(?:pytorch|mindspore)_profiler|msmonitor|msprof)(?:_.*)?\.db$|(?:communication_)?analy\w+\.db$"
+)
 _RANK_IN_NAME = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler|msmonitor_\d+_\d+)_(\d+)\.db$")
 _MONITOR = re.compile(r"(?P<job>msmonitor_\d+)_(?P<time>\d+)_\d+\.db$")
 _PROFILE = re.compile(r"^(?P<worker>.+)_(?P<time>\d{14,17})_ascend_(?:pt|ms)$")
@@ -129,13 +130,19 @@ def _rank_in_name(file: File) -> int | None:
 def _mapped_rank(database: Database) -> int | None:
     if not database.has("RANK_DEVICE_MAP", "rankId"):
         return None
-    rows = database.rows(f"SELECT {database.integer('RANK_DEVICE_MAP.rankId')} AS rank FROM RANK_DEVICE_MAP WHERE rank >= 0 LIMIT 2")
+    rows = database.rows(
+        f"SELECT {database.integer('RANK_DEVICE_MAP.rankId')} AS rank FROM RANK_DEVICE_MAP WHERE rank >= 0 LIMIT 2"
+    )
     return int(rows[0][0]) if len(rows) == 1 else None
 
 
 def _place(database: Database) -> tuple[str, int]:
     host = database.rows("SELECT hostUid FROM HOST_INFO LIMIT 1") if database.has("HOST_INFO", "hostUid") else []
-    device = database.rows(f"SELECT {database.integer('NPU_INFO.id')} FROM NPU_INFO LIMIT 1") if database.has("NPU_INFO", "id") else []
+    device = (
+        database.rows(f"SELECT {database.integer('NPU_INFO.id')} FROM NPU_INFO LIMIT 1")
+        if database.has("NPU_INFO", "id")
+        else []
+    )
     return str(host[0][0]) if host else "", int(device[0][0] or 0) if device else 0
 
 
@@ -217,8 +224,9 @@ def _sections(recording: _Found) -> Iterator[Section]:
         yield Section("links", frozenset({"transfers"}), both, partial(read_links, *paths))
     if main is None:
         return
-    owner = Owner(recording.rank, _root(main))
-    yield Section("identity", frozenset({"ranks", "groups"}), (main,), partial(read_identity, main.path, owner))
+    yield Section(
+        "identity", frozenset({"ranks", "groups"}), (main,), partial(read_identity, main.path, recording.rank)
+    )
     for name, made, needed, read in _MAIN_SECTIONS:
         if tables & needed:
             yield Section(name, frozenset(made), (main,), partial(read, main.path))

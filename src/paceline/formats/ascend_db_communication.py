@@ -62,7 +62,9 @@ def read_links(main: Path | None, analysis: Path | None, sink: Sink) -> None:
 # -- CANN's sums -----------------------------------------------------------------------------------------------------
 
 
-def _add_analysed(sums: Database, windows: StepWindows, starts: dict[tuple[str, str | None], list[int]], sink: Sink) -> None:
+def _add_analysed(
+    sums: Database, windows: StepWindows, starts: dict[tuple[str, str | None], list[int]], sink: Sink
+) -> None:
     moved = _moved(sums)
     rows: list[dict[str, Any]] = []
     values = ", ".join(sums.any(f"CommAnalyzerTime.{column}") for column in ("start_timestamp", *_TIMES.values()))
@@ -167,7 +169,9 @@ def _add_matrix(sums: Database, sink: Sink) -> None:
             "bytes": byte_count(size), "duration": nanoseconds(time, _MS),
         })  # fmt: skip
     for step, stem, group in sorted(sampled - summed, key=str):
-        sink.warn(f"{stem} of group {group} in step {step} has samples but no total; its links are left out", file=sums.path)
+        sink.warn(
+            f"{stem} of group {group} in step {step} has samples but no total; its links are left out", file=sums.path
+        )
     _add_rows(sink, "transfers", totals)
 
 
@@ -196,7 +200,9 @@ def _stage_tasks(database: Database, sink: Sink) -> bool:
         return False
     create_staging(sink.connection)
     _stage_operators(database, sink)
-    if database.has("COMMUNICATION_TASK_INFO", "opId", "globalTaskId", "taskType") and database.has("COMMUNICATION_OP", "opId"):
+    if database.has("COMMUNICATION_TASK_INFO", "opId", "globalTaskId", "taskType") and database.has(
+        "COMMUNICATION_OP", "opId"
+    ):
         _stage_small_tasks(database, sink)
     return True
 

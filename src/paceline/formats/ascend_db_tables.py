@@ -7,7 +7,6 @@ sizes are bytes, unlike the text results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,7 @@ class _Sizes(msgspec.Struct):
     world_size: int = 0
 
 
-@dataclass(frozen=True)
-class Owner:
-    """Whose database this is."""
-
-    rank: int
-    root: str
-
-
-def read_identity(path: Path, owner: Owner, sink: Sink) -> None:
+def read_identity(path: Path, rank: int, sink: Sink) -> None:
     """ranks (one row) and groups."""
     with open_database(path) as database:
         metadata = _metadata(database)
@@ -45,8 +36,8 @@ def read_identity(path: Path, owner: Owner, sink: Sink) -> None:
         stages = [group.group_rank for group in groups.values() if group_kind(group.group_name) == "pp"]
         stage = next((stage for stage in stages if stage is not None), None)
         sink.add("ranks", {
-            "host": _host(database), "device": _device(database, owner.rank),
-            "stage": _stage(metadata, owner.rank) if stage is None else stage, "path": owner.root,
+            "host": _host(database), "device": _device(database, rank),
+            "stage": _stage(metadata, rank) if stage is None else stage,
         })  # fmt: skip
         add_groups(groups, sink)
 
@@ -250,7 +241,9 @@ def _peak(database: Database) -> int | None:
     if database.has("NPU_MEM", "type", "hbm", "timestampNs"):
         ours = [key for key, name in database.names("NPU_MEM.type").known.items() if name == "app"]
         marks = ", ".join("?" * len(ours))
-        peaks += database.rows(f"SELECT max({database.integer('NPU_MEM.hbm')}) FROM NPU_MEM WHERE type IN ({marks})", ours)
+        peaks += database.rows(
+            f"SELECT max({database.integer('NPU_MEM.hbm')}) FROM NPU_MEM WHERE type IN ({marks})", ours
+        )
     if database.has("MEMORY_RECORD", "totalReserved", "timestamp"):
         peaks += database.rows(f"SELECT max({database.integer('MEMORY_RECORD.totalReserved')}) FROM MEMORY_RECORD")
     return max((peak for (peak,) in peaks if peak is not None), default=None)

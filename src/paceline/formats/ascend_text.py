@@ -110,8 +110,8 @@ def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> It
     yield _identity(tree, profile, files)
     steps, trace = files.get("step_trace_time.csv"), files.get("trace_view.json")
     if steps or trace:
-        yield Section("steps", frozenset({"steps"}), _given(steps, trace),
-                      partial(read_steps, steps and steps.path, trace and trace.path))  # fmt: skip
+        read_split = partial(read_steps, steps.path if steps else None, trace.path if trace else None)
+        yield Section("steps", frozenset({"steps"}), _given(steps, trace), read_split)
     for name, tables, read in _SIMPLE:
         if file := files.get(name):
             yield Section(name, frozenset(tables), (file,), partial(read, file.path))

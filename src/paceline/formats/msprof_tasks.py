@@ -47,16 +47,28 @@ def add_from_tasks(sink: Sink, tables: Sequence[str] = ("collectives", "transfer
     sink.connection.execute(_MOVES, {"local": LOCAL_RANK})
     for table in tables:
         sink.add_query(table, _QUERIES[table])
-    for name in ("hccl_ops", "hccl_tasks", "hccl_moves", "hccl_names"):
+    for name in ("hccl_ops", "hccl_tasks", "hccl_moves", "hccl_names", "hccl_known"):
         sink.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
 
 def _name_operators(connection: duckdb.DuckDBPyConnection) -> None:
-    connection.execute("CREATE OR REPLACE TEMP TABLE hccl_names (name VARCHAR, kind VARCHAR, sequence BIGINT)")
+    """hccl_known: the collectives with what their names tell.
+
+    Names without HCCL's own counter ("Default/AllReduce-op534_0") are numbered 1,000,000 × step + place in the step:
+    equal on two ranks for the same collective, even when one of them recorded fewer steps.
+    """
+    connection.execute("CREATE OR REPLACE TEMP TABLE hccl_names (name VARCHAR, kind VARCHAR, counter BIGINT)")
     names = [name for (name,) in connection.execute("SELECT DISTINCT name FROM hccl_ops").fetchall()]
     rows = [[name, op_of(name), hccl_sequence(name)] for name in names if name is not None]
     if rows:
         connection.executemany("INSERT INTO hccl_names VALUES (?, ?, ?)", rows)
+    connection.execute("""
+        CREATE OR REPLACE TEMP TABLE hccl_known AS
+        SELECT hccl_ops.*, kind,
+               coalesce(counter, 1000000 * coalesce(step, 0) - 1
+                   + row_number() OVER (PARTITION BY step, "group", kind, counter ORDER BY start)) AS sequence
+        FROM hccl_ops LEFT JOIN hccl_names USING (name)
+    """)
 
 
 _MOVES = """
@@ -125,36 +137,31 @@ _COLLECTIVES = """
     ),
     sizes AS (
         SELECT op, sum(size) AS bytes FROM hccl_moves WHERE NOT local GROUP BY op
-    ),
-    known AS (
-        SELECT hccl_ops.*, transit, bytes,
-               CASE WHEN transit IS NOT NULL THEN coalesce(waited, 0) - acknowledged END AS wait,
-               CASE WHEN transit IS NOT NULL THEN coalesce(sync, 0) END AS sync
-        FROM hccl_ops LEFT JOIN transits USING (op) LEFT JOIN waits USING (op) LEFT JOIN sizes USING (op)
     )
-    SELECT known.step, known."group", hccl_names.kind AS op, known.name,
-           coalesce(hccl_names.sequence, 1000000 * coalesce(known.step, 0) + row_number() OVER (
-               PARTITION BY known.step, known."group", hccl_names.kind, hccl_names.sequence ORDER BY known.start) - 1
-           ) AS sequence,
-           known.start, known.duration, transit::BIGINT AS transit, wait::BIGINT AS wait, sync::BIGINT AS sync,
-           greatest(known.duration - transit - wait, 0)::BIGINT AS idle, bytes::BIGINT AS bytes
-    FROM known LEFT JOIN hccl_names USING (name)
+    SELECT step, "group", kind AS op, name, sequence, start, duration, transit::BIGINT AS transit,
+           CASE WHEN transit IS NOT NULL THEN coalesce(waited, 0) - acknowledged END::BIGINT AS wait,
+           CASE WHEN transit IS NOT NULL THEN coalesce(sync, 0) END::BIGINT AS sync,
+           greatest(duration - transit - (coalesce(waited, 0) - acknowledged), 0)::BIGINT AS idle,
+           bytes::BIGINT AS bytes
+    FROM hccl_known
+    LEFT JOIN transits ON transits.op = hccl_known.op
+    LEFT JOIN waits ON waits.op = hccl_known.op
+    LEFT JOIN sizes ON sizes.op = hccl_known.op
 """
 
 _TRANSFERS = """
-    SELECT ops.step, ops."group", ops.name, any_value(sequence) AS sequence, src, dst,
-           'group' AS scope, transport, sum(size)::BIGINT AS bytes, sum(moves.duration)::BIGINT AS duration,
-           sum(wait)::BIGINT AS wait
-    FROM hccl_moves AS moves JOIN hccl_ops AS ops USING (op) LEFT JOIN hccl_names USING (name)
-    GROUP BY moves.op, ops.step, ops."group", ops.name, src, dst, transport
+    SELECT ops.step, ops."group", ops.name, ops.sequence, src, dst, 'group' AS scope, transport,
+           sum(size)::BIGINT AS bytes, sum(moves.duration)::BIGINT AS duration, sum(wait)::BIGINT AS wait
+    FROM hccl_moves AS moves JOIN hccl_known AS ops USING (op)
+    GROUP BY moves.op, ops.step, ops."group", ops.name, ops.sequence, src, dst, transport
 """
 
 _PACKETS = """
-    SELECT ops.step, ops."group", ops.name, any_value(sequence) AS sequence, transport, size AS packet_bytes,
+    SELECT ops.step, ops."group", ops.name, ops.sequence, transport, size AS packet_bytes,
            count(*) AS count, sum(moves.duration)::BIGINT AS duration
-    FROM hccl_moves AS moves JOIN hccl_ops AS ops USING (op) LEFT JOIN hccl_names USING (name)
+    FROM hccl_moves AS moves JOIN hccl_known AS ops USING (op)
     WHERE NOT local AND size > 0
-    GROUP BY moves.op, ops.step, ops."group", ops.name, transport, size
+    GROUP BY moves.op, ops.step, ops."group", ops.name, ops.sequence, transport, size
 """
 
 _QUERIES = {"collectives": _COLLECTIVES, "transfers": _TRANSFERS, "packets": _PACKETS}

@@ -139,13 +139,13 @@ def _of_servers(servers: list[_Server]) -> Iterator[TableEntry]:
 
 
 def _of_groups(groups: list[_Group]) -> Iterator[TableEntry]:
-    instances = [instance for group in groups for instance in group.instance_list]
-    rank = 0
-    for instance in sorted(instances, key=_order):
-        for device in instance.devices:
-            own = _number(device.rank_id)
-            yield TableEntry(rank if own is None else own, str(instance.server_id), _number(device.device_id))
-            rank += 1
+    """Ranks count on over the instances; a table of single devices may name them itself (and start above 0)."""
+    instances = sorted((instance for group in groups for instance in group.instance_list), key=_order)
+    devices = [(instance, device) for instance in instances for device in instance.devices]
+    single = all(len(instance.devices) == 1 and not instance.pod_name for instance in instances)
+    for rank, (instance, device) in enumerate(devices):
+        own = _number(device.rank_id if device.rank_id is not None else instance.rank_id if single else None)
+        yield TableEntry(rank if own is None else own, str(instance.server_id), _number(device.device_id))
 
 
 def _order(instance: _Instance) -> int:

@@ -34,6 +34,7 @@ _MAX_EVENT = 16 << 20
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(.)')
 _MAX_TAIL = 16 << 20
 """What follows the events is metadata: kilobytes."""
+_MAX_HEAD = 16 << 20
 _MAX_LISTS_IN_EVENT = 10_000
 _ARRAY_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
@@ -55,6 +56,28 @@ def load_trace(
     """
     with _as_array(path) as array:
         _load(connection, array, table, args or {}, _NUMBERS if _times_are_numbers(array) else _TEXT)
+
+
+def load_counters(connection: duckdb.DuckDBPyConnection, path: Path, *, table: str = "counters") -> None:
+    """Create a temporary table of a trace's counter samples (ph "C"): name, series, ts (int64 ns) and value.
+
+    Their "args" have a key per series, which nobody knows beforehand: a second reading, for files that have any.
+    """
+    with _as_array(path) as array:
+        times = _NUMBERS if _times_are_numbers(array) else _TEXT
+        connection.execute(
+            f"""
+            CREATE OR REPLACE TEMP TABLE "{table}" AS
+            WITH samples AS (
+                SELECT name, {times.to_ns.format("ts")} AS ts, unnest(map_entries(args)) AS sample
+                FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_MAX_EVENT}, columns = {{
+                    ph: 'VARCHAR', name: 'VARCHAR', ts: '{times.type}', args: 'MAP(VARCHAR, DOUBLE)'}})
+                WHERE ph = 'C'
+            )
+            SELECT name, sample.key AS series, ts, sample.value AS value FROM samples WHERE sample.value IS NOT NULL
+            """,
+            [str(array)],
+        )
 
 
 @dataclass(frozen=True)
@@ -136,6 +159,25 @@ def read_head(path: Path, size: int = 65536) -> bytes:
             return source.read(size)
     except (OSError, EOFError, zlib.error):
         return b""
+
+
+def read_metadata(path: Path) -> bytes:
+    """A trace object without its events, as JSON: what stands before them and, in a plain file, behind them.
+
+    b"{}" for a bare list of events and for anything else that has no "traceEvents".
+    """
+    head = read_head(path, _MAX_HEAD)
+    found = _ARRAY_KEY.search(head)
+    if not found:
+        return b"{}"
+    behind = b"}" if _is_gzip(path) else _behind_events(path, found.end() - 1)
+    return head[: found.start()] + b'"traceEvents":0' + behind
+
+
+def _behind_events(path: Path, start: int) -> bytes:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        end = _end_of_array(data, start)
+        return data[end:] if end else b"}"
 
 
 def _is_gzip(path: Path) -> bool:

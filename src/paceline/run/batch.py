@@ -195,7 +195,7 @@ def _array(kind: str, values: Values | Any, length: int) -> NDArray[Any]:
     if not mask.any():
         return np.array(values, dtype=dtype)
     filled = [0 if value is None else value for value in values]
-    return np.ma.masked_array(np.array(filled, dtype=dtype), mask=mask)  # type: ignore[no-untyped-call]
+    return np.ma.masked_array(np.array(filled, dtype=dtype), mask=mask)
 
 
 def _stored(table: str) -> str:

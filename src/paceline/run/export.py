@@ -51,12 +51,12 @@ def export_tables(run: Run, target: Path, kind: str, *, ranks: str | None = None
         for name in TABLE_NAMES:
             where = chosen if "rank" in run.connection.view(name).columns else "true"
             rows = run.connection.view(name).filter(where)
-            count = rows.count("*").fetchone()
-            if not count or not count[0]:
+            count = int(rows.count("*").fetchall()[0][0])
+            if not count:
                 continue
             path = str(scratch / f"{name}.{kind}")
             rows.write_parquet(path, compression="zstd") if kind == "parquet" else rows.write_csv(path)
-            written[name] = int(count[0])
+            written[name] = count
         (scratch / "paceline.json").write_text(json.dumps({"schema": SCHEMA, "tables": written}, indent=2) + "\n")
         scratch.chmod(0o755)
         if target.exists():

@@ -161,5 +161,5 @@ def read_batch(batch: list[Job], tree: Tree, data: Path, *, threads: int | None)
         written = sink.write(data, uuid.uuid4().hex[:12])
         sink.connection.close()
     numbers = tuple(job.number for job in batch)
-    files = {name: DataFile(table, rows, numbers) for table, (name, rows) in written.items()}
-    return Outcome(units, files, sum(job.size for job in batch))
+    data_files = {name: DataFile(table, rows, numbers) for table, (name, rows) in written.items()}
+    return Outcome(units, data_files, sum(job.size for job in batch))

@@ -30,8 +30,7 @@ MEMBERS = """
     sizes AS (SELECT "group", count(*) AS size FROM every_group GROUP BY "group"),
     cluster AS (SELECT count(DISTINCT rank) AS size FROM every_group)
     SELECT "group",
-           CASE WHEN kind = 'other' AND sizes.size = cluster.size AND cluster.size > 1 THEN 'world' ELSE kind END AS kind,
-           index, rank
+           if(kind = 'other' AND sizes.size = cluster.size AND cluster.size > 1, 'world', kind) AS kind, index, rank
     FROM every_group JOIN sizes USING ("group") CROSS JOIN cluster
 """
 
@@ -56,7 +55,7 @@ RANKS = """
     )
     SELECT rank, host, device, coalesce(identified.stage, pipeline.stage) AS stage, format, path, clock_offset,
            format IS NOT NULL AND note IS NULL AND known_note IS NULL AS complete,
-           CASE WHEN format IS NULL THEN 'no recording of this rank was found' ELSE coalesce(note, known_note) END AS note
+           if(format IS NULL, 'no recording of this rank was found', coalesce(note, known_note)) AS note
     FROM everyone
     LEFT JOIN identified USING (rank)
     LEFT JOIN recorded USING (rank)

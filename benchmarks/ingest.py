@@ -1,0 +1,123 @@
+"""Reading a cluster profile: Paceline against `msprof-analyze cluster -m all`, same data, one run.
+
+    python benchmarks/ingest.py [--ranks 16 64]
+
+Prints CPU seconds, wall, peak memory of both and the ratio, and checks that both give the same numbers. CPU seconds
+are what counts: wall time on shared machines is noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from measure import Cost, measure
+
+HERE = Path(__file__).parent
+WORK = HERE / "work"
+PEER = "msprof-analyze==26.2.0"
+LOAD_ALL = "import sys, paceline; from paceline.run.run import TABLE_NAMES; paceline.open(sys.argv[1]).load(TABLE_NAMES)"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--detail-ranks", type=int, default=5, help="ranks with trace_view.json and kernel_details.csv")
+    parser.add_argument("--skip-peer", action="store_true")
+    options = parser.parse_args()
+    peer = None if options.skip_peer else install_peer()
+    print(f"{'ranks':>5} {'MB':>6} {'what':34} {'CPU s':>8} {'wall s':>8} {'peak MB':>8} {'ratio':>7}")
+    for ranks in options.ranks:
+        compare(ranks, options.detail_ranks, peer)
+
+
+def compare(ranks: int, detail_ranks: int, peer: Path | None) -> None:
+    data = simulate(ranks, detail_ranks)
+    size = sum(path.stat().st_size for path in data.rglob("*") if path.is_file()) / 1e6
+    shutil.rmtree(WORK / "cache", ignore_errors=True)
+    paceline, environment = str(Path(sys.executable).parent / "paceline"), {"PACELINE_CACHE": str(WORK / "cache")}
+    first = measure([paceline, "show", str(data)], env=environment, log=WORK / f"show-{ranks}.log")
+    line(ranks, size, "paceline show, first", first)
+    line(ranks, size, "paceline show, again", measure([paceline, "show", str(data)], env=environment))
+    shutil.rmtree(WORK / "cache", ignore_errors=True)
+    everything = measure([sys.executable, "-c", LOAD_ALL, str(data)], env=environment)
+    line(ranks, size, f"all tables ({size / everything.cpu:,.0f} MB per CPU s)", everything)
+    bare = measure([sys.executable, "-c", "import json,sys,pathlib\nfor p in pathlib.Path(sys.argv[1]).rglob("
+                    "'communication*.json'): json.loads(p.read_text())", str(data)])  # fmt: skip
+    line(ranks, size, "bare json.loads of communication*", bare)
+    if peer:
+        output = WORK / f"peer-{ranks}"
+        shutil.rmtree(output, ignore_errors=True)
+        command = [str(peer), "cluster", "-m", "all", "-d", str(data), "-o", str(output), "--force"]
+        theirs = measure(command, log=WORK / f"peer-{ranks}.log")
+        line(ranks, size, "msprof-analyze cluster -m all", theirs, ratio=theirs.cpu / first.cpu)
+        check_same(data, output / "cluster_analysis_output")
+
+
+def line(ranks: int, size: float, what: str, cost: Cost, *, ratio: float | None = None) -> None:
+    shown = f"{ratio:6.1f}×" if ratio else ""
+    failed = "" if cost.exit_code == 0 else f"  exit {cost.exit_code}"
+    print(f"{ranks:5} {size:6.0f} {what:34} {cost.cpu:8.2f} {cost.wall:8.2f} {cost.peak_mb:8.0f} {shown:>7}{failed}", flush=True)
+
+
+def simulate(ranks: int, detail_ranks: int) -> Path:
+    """≈1,000 collectives per rank in 2 steps, timelines for a few ranks: the shape of real cluster recordings."""
+    target = WORK / f"data-{ranks}-{detail_ranks}"
+    if not (target / ".paceline-truth.json").exists():
+        shutil.rmtree(target, ignore_errors=True)
+        paceline = str(Path(sys.executable).parent / "paceline")
+        subprocess.run(
+            [paceline, "simulate", str(target), "--hosts", str(ranks // 8), "--tp", "2", "--pp", "2", "--steps", "2",
+             "--layers", "16", "--micro-batches", "16", "--detail-ranks", str(detail_ranks), "--seed", "3"],
+            check=True,
+        )  # fmt: skip
+    return target
+
+
+def install_peer() -> Path:
+    target = WORK / "peer-venv"
+    program = target / "bin" / "msprof-analyze"
+    if not program.exists():
+        venv.create(target, with_pip=True)
+        subprocess.run([str(target / "bin" / "pip"), "install", "--quiet", PEER], check=True)
+    return program
+
+
+def check_same(data: Path, theirs: Path) -> None:
+    """Steps and collectives of the peer's files against our tables; any difference ends the benchmark."""
+    import paceline
+
+    with paceline.open(data, store=WORK / "cache" / "check") as run:
+        ours = {
+            (rank, step): values
+            for rank, step, *values in run.table("steps").project("rank, step, computing, exposed, free").fetchall()
+        }
+        with (theirs / "cluster_step_trace_time.csv").open() as file:
+            rows = [row for row in csv.DictReader(file) if row["Type"] == "rank"]
+        for row in rows:
+            expected = [float(row[name]) for name in ("Computing", "Communication(Not Overlapped)", "Free")]
+            found = [value / 1000 for value in ours[int(row["Index"]), int(row["Step"])]]
+            assert all(math.isclose(a, b, abs_tol=0.01) for a, b in zip(expected, found, strict=True)), (row, found)
+        elapsed = run.sql('SELECT rank, step, "group", name, duration, bytes FROM collectives').fetchall()
+        ours_elapsed = {(rank, f"step{step}", f"{name}@{group}"): time for rank, step, group, name, time, _ in elapsed}
+    compared = 0
+    for groups in json.loads((theirs / "cluster_communication.json").read_text()).values():
+        for step, operations in groups.items():
+            for name, by_rank in operations.items():
+                for rank, info in by_rank.items():
+                    key = (int(rank), step, name)
+                    if key in ours_elapsed and not name.startswith("Total"):
+                        assert math.isclose(info["Communication Time Info"]["Elapse Time(ms)"] * 1e6, ours_elapsed[key], abs_tol=2)
+                        compared += 1
+    print(f"      same numbers: {len(rows)} steps, {compared:,} of {len(ours_elapsed):,} collectives compared")
+
+
+if __name__ == "__main__":
+    main()

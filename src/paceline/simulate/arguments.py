@@ -1,0 +1,104 @@
+"""The words behind a fault's name, `slow-rank:5:1.3`: read one by one, checked against the cluster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from paceline.errors import UsageError
+from paceline.simulate.cluster import Cluster
+
+FAULTS = 5  # stream of random numbers
+
+
+class Arguments:
+    """Whatever is left out, or left empty, is chosen by the seed or has a default."""
+
+    def __init__(self, text: str, usage: str, cluster: Cluster) -> None:
+        self.text, self.usage, self.cluster = text, usage, cluster
+        self.words = text.split(":")[1:]
+        self.random = np.random.default_rng((cluster.spec.seed, FAULTS, *text.split(":")[0].encode()))
+
+    def done(self) -> None:
+        if self.words:
+            self._refuse(f"nothing is expected after {':'.join(self.text.split(':')[: -len(self.words)])!r}")
+
+    def number(self, default: float, *, above: float, what: str) -> float:
+        word = self._next()
+        if not word:
+            return default
+        try:
+            value = float(word)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value > above):
+            self._refuse(f"{what} must be a number above {above:g}, not {word!r}")
+        return value
+
+    def factor(self, default: float) -> float:
+        return self.number(default, above=1.0, what="the factor")
+
+    def ranks(self) -> tuple[int, ...]:
+        """5, 5+9, or all; one rank chosen by the seed if left out."""
+        return self._several("rank", self.cluster.spec.world, (self._chosen(self.cluster.spec.world),))
+
+    def ranks_or_all(self) -> tuple[int, ...]:
+        return self._several("rank", self.cluster.spec.world, tuple(range(self.cluster.spec.world)))
+
+    def host(self) -> int:
+        return self._several("host", self.cluster.spec.hosts, (self._chosen(self.cluster.spec.hosts),))[0]
+
+    def stage(self) -> int:
+        return self._several("stage", self.cluster.spec.pp, (self._chosen(self.cluster.spec.pp),))[0]
+
+    def step(self) -> int:
+        """A step number (from 1), never the first one unless asked for or the only one."""
+        steps = self.cluster.spec.steps
+        word = self._next()
+        if not word:
+            return 1 + (1 + self._chosen(steps - 1) if steps > 1 else 0)
+        if not word.isdigit() or not 1 <= int(word) <= steps:
+            self._refuse(f"steps are 1 to {steps}, not {word!r}")
+        return int(word)
+
+    def choice(self, possible: Iterable[str], what: str) -> str:
+        options = list(possible)
+        word = self._next()
+        if word and word not in options:
+            self._refuse(f"{what} is one of {', '.join(options)}, not {word!r}")
+        return word or options[self._chosen(len(options))]
+
+    def link(self, possible: list[tuple[int, int]]) -> tuple[int, int]:
+        word = self._next()
+        if not word:
+            return possible[self._chosen(len(possible))]
+        parts = word.split("-")
+        link = (int(parts[0]), int(parts[1])) if len(parts) == 2 and all(p.isdigit() for p in parts) else None
+        if link not in possible:
+            some = ", ".join(f"{source}-{target}" for source, target in possible[:12])
+            more = ", …" if len(possible) > 12 else ""
+            self._refuse(f"no data goes over link {word!r}; links in use: {some}{more}")
+        return link  # type: ignore[return-value]
+
+    def _several(self, what: str, count: int, default: tuple[int, ...]) -> tuple[int, ...]:
+        word = self._next()
+        if not word:
+            return default
+        if word == "all":
+            return tuple(range(count))
+        parts = [part.removeprefix("node") for part in word.split("+")] if what == "host" else word.split("+")
+        shift = 1 if what == "host" and word.startswith("node") else 0
+        if not all(part.isdigit() and 0 <= int(part) - shift < count for part in parts):
+            self._refuse(f"{what}s are 0 to {count - 1}, not {word!r}")
+        return tuple(sorted({int(part) - shift for part in parts}))
+
+    def _chosen(self, count: int) -> int:
+        return int(self.random.integers(0, count))
+
+    def _next(self) -> str:
+        return self.words.pop(0) if self.words else ""
+
+    def _refuse(self, why: str) -> None:
+        raise UsageError(f"fault {self.text!r}: {why}", hint=f"usage: {self.usage}")

@@ -1,0 +1,10 @@
+"""Every layout the simulator can write, by name."""
+
+from __future__ import annotations
+
+from paceline.simulate.layouts.ascend_text import AscendText
+from paceline.simulate.layouts.layout import Layout
+
+LAYOUTS: dict[str, type[Layout]] = {
+    "ascend-text": AscendText,
+}

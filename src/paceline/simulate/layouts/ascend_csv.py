@@ -1,0 +1,249 @@
+"""The CSV files of an Ascend profiler's output directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.simulate.layouts.ascend_communication import talks_of
+from paceline.simulate.layouts.spelling import HCOM, micros, shapes
+from paceline.simulate.memory import MemorySamples, memory_of
+from paceline.simulate.model import CPU, VECTOR, Kernel
+from paceline.simulate.recording import Recording
+
+MODEL_ID = 4294967295
+COMPUTE_STREAM = 2
+MEGABYTE = 1 << 20
+STREAM_POINTER = 897357296
+
+PMU = (
+    "aicore_time(us),aic_total_cycles,aic_mac_time(us),aic_mac_ratio,aic_scalar_time(us),aic_scalar_ratio,"
+    "aic_mte1_time(us),aic_mte1_ratio,aic_mte2_time(us),aic_mte2_ratio,aic_fixpipe_time(us),aic_fixpipe_ratio,"
+    "aic_icache_miss_rate,aiv_time(us),aiv_total_cycles,aiv_vec_time(us),aiv_vec_ratio,aiv_scalar_time(us),"
+    "aiv_scalar_ratio,aiv_mte2_time(us),aiv_mte2_ratio,aiv_mte3_time(us),aiv_mte3_ratio,aiv_icache_miss_rate,"
+    "cube_utilization(%)"
+)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Where torch_npu and MindSpore spell the same file differently."""
+
+    step: str = "Step Id"
+    state: bool = True  # has an "OP State" column
+    block: str = "Block Dim"
+    communication: str = "COMMUNICATION"
+    line_end: str = "\r\n"
+    stream_pointer: bool = True
+    mindspore: bool = False
+
+
+TORCH = Dialect()
+MINDSPORE = Dialect(
+    "Step ID", state=False, block="Block Num", line_end="\n", stream_pointer=False, mindspore=True
+)  # fmt: skip
+
+
+def step_trace_time(recording: Recording, dialect: Dialect) -> str:
+    """Microseconds; Stage = step − Bubble."""
+    steps = recording.steps
+    header = (
+        "Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Stage,Bubble,"
+        "Communication(Not Overlapped and Exclude Receive),Preparing"
+    )
+    columns = (
+        steps.computing, steps.exposed, steps.overlapped, steps.communication, steps.free,
+        steps.duration - steps.bubble, steps.bubble, steps.exposed - steps.bubble, steps.first_work - steps.start,
+    )  # fmt: skip
+    rows = zip(steps.number.tolist(), *((column / 1000).tolist() for column in columns), strict=True)
+    return _lines(header, (",".join(map(str, row)) for row in rows), dialect.line_end)
+
+
+def kernel_details(recording: Recording, dialect: Dialect) -> str:
+    """All kernels and communication operators, in time order; start times end in a TAB as the real ones do."""
+    state = "OP State," if dialect.state else ""
+    header = (
+        f"{dialect.step},Model ID,Task ID,Stream ID,Name,Type,{state}Accelerator Core,Start Time(us),Duration(us),"
+        f"Wait Time(us),{dialect.block},Mix {dialect.block},HF32 Eligible,Input Shapes,Input Data Types,Input Formats,"
+        f"Output Shapes,Output Data Types,Output Formats,Context ID,{PMU}"
+    )
+    rows = [*_kernel_rows(recording, dialect), *_communication_rows(recording, dialect)]
+    rows.sort(key=lambda row: row[0])
+    return _lines(header, (text for _, text in rows), dialect.line_end)
+
+
+def _kernel_rows(recording: Recording, dialect: Dialect) -> Iterator[tuple[int, str]]:
+    kernels = recording.kernels
+    constant = [_constant_part(kernel, number, dialect) for number, kernel in enumerate(recording.program.kernels)]
+    columns = (kernels.step, kernels.template, kernels.start, kernels.duration, kernels.wait)
+    task = 0
+    for step, template, start, duration, wait in zip(*(column.tolist() for column in columns), strict=True):
+        task += 1
+        name, shape, vector = constant[template]
+        yield start, (
+            f"{step},{MODEL_ID},{task % 65536},{COMPUTE_STREAM},{name},{micros(start)}\t,{duration / 1000},"
+            f"{wait / 1000},{shape},{_pmu(duration, vector)}"
+        )
+
+
+def _constant_part(kernel: Kernel, number: int, dialect: Dialect) -> tuple[str, str, bool | None]:
+    """(name … core, blocks … context, runs on vector cores or None for the CPU)."""
+    state = "dynamic," if dialect.state else ""
+    name = kernel_name(kernel, number, dialect)
+    inputs, outputs = len(kernel.inputs), len(kernel.outputs)
+    vector = None if kernel.core == CPU else kernel.core == VECTOR
+    return (
+        f"{name},{kernel.type},{state}{kernel.core}",
+        f'{40 if vector else 20},0,NO,"""{shapes(kernel.inputs)}""",{";".join(["FLOAT16"] * inputs)},'
+        f'{";".join(["ND"] * inputs)},"""{shapes(kernel.outputs)}""",{";".join(["FLOAT16"] * outputs)},'
+        f"{';'.join(['ND'] * outputs)},N/A",
+        vector,
+    )
+
+
+def kernel_name(kernel: Kernel, number: int, dialect: Dialect) -> str:
+    if dialect.mindspore:
+        return f"Kernel::KernelLaunch::Default/network/{kernel.type}-op{number}/{kernel.type}"
+    return kernel.name
+
+
+def _pmu(duration: int, vector: bool | None) -> str:
+    """Plausible pipe times: 24 counters and the cube utilisation."""
+    if vector is None:
+        return ",".join(["N/A"] * 25)
+    time = duration / 1000
+    cycles = duration * 18 // 10
+    if vector:
+        used = round(0.6 * time, 3)
+        return f"0.0,0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,{time},{cycles},{used},0.6,0.0,0.0,{used},0.6,0.0,0.0,0.001,0"
+    used = round(0.75 * time, 3)
+    return f"{time},{cycles},{used},0.75,0.0,0.0,0.0,0.0,{used},0.75,0.0,0.0,0.001,0.0,0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,75.0"
+
+
+def _communication_rows(recording: Recording, dialect: Dialect) -> Iterator[tuple[int, str]]:
+    state = "N/A," if dialect.state else ""
+    tail = ",".join(["N/A"] * (9 + 25))
+    for step in recording.steps.number.tolist():
+        for talk in talks_of(recording, step):
+            yield talk.start, (
+                f"{step},{MODEL_ID},N/A,N/A,{talk.name},hcom_{HCOM[talk.wire.op]}_,{state}{dialect.communication},"
+                f"{micros(talk.start)}\t,{talk.duration / 1000},0,0,{tail}"
+            )
+
+
+def op_statistic(recording: Recording) -> str:
+    """Kernels summed up by type and core over the whole recording."""
+    header = "OP Type,Core Type,Count,Total Time(us),Min Time(us),Avg Time(us),Max Time(us),Ratio(%)"
+    templates, durations = recording.kernels.template, recording.kernels.duration
+    kinds = sorted({(kernel.type, kernel.core) for kernel in recording.program.kernels})
+    number = {kind: position for position, kind in enumerate(kinds)}
+    kind_of = np.array([number[(kernel.type, kernel.core)] for kernel in recording.program.kernels])[templates]
+    total = max(int(durations.sum()), 1)
+    rows = []
+    for position, (type, core) in enumerate(kinds):
+        mine = durations[kind_of == position]
+        if len(mine):
+            rows.append((
+                int(mine.sum()),
+                f"{type},{core},{len(mine)},{mine.sum() / 1000},{mine.min() / 1000},{round(mine.mean() / 1000, 3)},"
+                f"{mine.max() / 1000},{round(100 * mine.sum() / total, 3)}",
+            ))  # fmt: skip
+    return _lines(header, (text for _, text in sorted(rows, reverse=True)), "\n")
+
+
+def api_statistic(recording: Recording) -> str:
+    """Host calls: a launch per kernel that takes as long as the gap it leaves, and what memory trouble adds."""
+    waits = recording.kernels.wait
+    steps = len(recording.steps.number)
+    calls = [("node", "launch", waits), ("acl", "aclnnMatmul", waits[recording.kernels.template % 4 == 0])]
+    calls.append(("hccl", "hcom_allReduce_", np.full(len(recording.talks.start), 6_000)))
+    calls.append(("acl", "aclrtSynchronizeStreamWithTimeout", np.full(steps, 40_000)))
+    stall = int(recording.conditions.allocation_stalls[recording.rank])
+    if stall:
+        calls.append(("acl", "aclrtMallocPhysical", np.full(8 * steps, stall // 20)))
+        calls.append(("acl", "aclrtFreePhysical", np.full(8 * steps, stall // 10)))
+    rows = (
+        f"{level},{name},{times.sum() / 1000},{len(times)},{round(times.mean() / 1000, 3)},{times.min() / 1000},"
+        f"{times.max() / 1000},{round(float(np.var(times / 1000)), 3)}"
+        for level, name, times in calls
+        if len(times)
+    )
+    return _lines("Level,API Name,Time(us),Count,Avg(us),Min(us),Max(us),Variance", rows, "\n")
+
+
+def memory_record(recording: Recording, dialect: Dialect) -> str:
+    pointer = ",Stream Ptr" if dialect.stream_pointer else ""
+    header = f"Component,Timestamp(us),Total Allocated(MB),Total Reserved(MB),Total Active(MB){pointer},Device Type"
+    samples, device = memory_of(recording), f"NPU:{recording.cluster.device(recording.rank)}"
+    value = f",{STREAM_POINTER}" if dialect.stream_pointer else ""
+    empty = "," if dialect.stream_pointer else ""
+    component = "MindSpore" if dialect.mindspore else "PTA"
+    rows = []
+    for time, allocated, reserved in _samples(samples):
+        rows.append(f"APP,{micros(time)}\t,,{(reserved + (1 << 30)) / MEGABYTE},{empty},{device}")
+        held = f"{allocated / MEGABYTE},{reserved / MEGABYTE},{allocated / MEGABYTE}"
+        rows.append(f"{component},{micros(time)}\t,{held}{value},{device}")
+    return _lines(header, rows, dialect.line_end)
+
+
+def operator_memory(recording: Recording, dialect: Dialect) -> str:
+    """One allocation per sample on the way up, released at the sample's mirror image in the same step."""
+    header = (
+        "Name,Size(KB),Allocation Time(us),Release Time(us),Active Release Time(us),Duration(us),Active Duration(us),"
+        "Allocation Total Allocated(MB),Allocation Total Reserved(MB),Allocation Total Active(MB),"
+        "Release Total Allocated(MB),Release Total Reserved(MB),Release Total Active(MB),Stream Ptr,Device Type"
+    )
+    device = f"NPU:{recording.cluster.device(recording.rank)}"
+    rows = (
+        f"aten::empty,{size / 1024},{micros(start)}\t,{micros(end)}\t,{micros(end)}\t,{micros(end - start)}\t,"
+        f"{micros(end - start)}\t,{before / MEGABYTE},{reserved / MEGABYTE},{before / MEGABYTE},{after / MEGABYTE},"
+        f"{reserved / MEGABYTE},{after / MEGABYTE},{STREAM_POINTER},{device}"
+        for size, start, end, before, after, reserved in allocations(recording)
+    )
+    return _lines(header, rows, dialect.line_end)
+
+
+def allocations(recording: Recording) -> Iterator[tuple[int, int, int, int, int, int]]:
+    """(size, allocated at, released at, total after allocation, total after release, reserved)."""
+    samples, per_step = memory_of(recording), _per_step(recording)
+    rows = list(_samples(samples))
+    for first in range(0, len(rows), per_step):
+        for rise in range(per_step // 4):
+            time, allocated, reserved = rows[first + rise]
+            released, after, _ = rows[first + per_step - 1 - rise]
+            below = rows[first + rise - 1][1] if rise else allocated - 512
+            yield max(512, allocated - below), time, released, allocated, after, reserved
+
+
+def _per_step(recording: Recording) -> int:
+    return len(memory_of(recording).time) // max(1, len(recording.steps.number))
+
+
+def npu_module_mem(recording: Recording) -> str:
+    device = f"NPU:{recording.cluster.device(recording.rank)}"
+    samples = memory_of(recording)
+    rows = (
+        f"{component},{micros(time)}\t,{size},{device}"
+        for component, size in (("HCCL", 204.0), ("RUNTIME", 48.0), ("SLOG", 0.0))
+        for time in samples.time[::10].tolist()
+    )
+    return _lines("Component,Timestamp(us),Total Reserved(MB),Device", rows, "\n")
+
+
+def l2_cache(recording: Recording) -> str:
+    """One row per kernel of the first step; rates as fractions."""
+    rows = (
+        f"{COMPUTE_STREAM},{number + 1},{round(0.70 + 0.001 * (number % 97), 6)},0.05,{kernel.name}"
+        for number, kernel in enumerate(recording.program.kernels)
+    )
+    return _lines("Stream Id,Task Id,Hit Rate,Victim Rate,Op Name", rows, "\n")
+
+
+def _samples(samples: MemorySamples) -> Iterator[tuple[int, int, int]]:
+    return zip(samples.time.tolist(), samples.allocated.tolist(), samples.reserved.tolist(), strict=True)
+
+
+def _lines(header: str, rows: Iterable[str], end: str) -> str:
+    return end.join([header, *rows, ""])

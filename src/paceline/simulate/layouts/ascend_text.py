@@ -1,0 +1,119 @@
+"""The text output of torch_npu's profiler: one *_ascend_pt directory per rank, CSV and JSON files in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from paceline.simulate.cluster import Cluster
+from paceline.simulate.layouts import ascend_csv
+from paceline.simulate.layouts.ascend_communication import communication_json, matrix_json
+from paceline.simulate.layouts.ascend_csv import TORCH
+from paceline.simulate.layouts.ascend_trace import trace_view
+from paceline.simulate.layouts.layout import detailed
+from paceline.simulate.layouts.spelling import worker
+from paceline.simulate.recording import Recording
+
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+
+
+class AscendText:
+    def __init__(self, out: Path, cluster: Cluster) -> None:
+        self.out, self.cluster = out, cluster
+
+    def write(self, recording: Recording) -> Path:
+        root = self.out / f"{worker(recording)}_ascend_pt"
+        output = root / OUTPUT
+        output.mkdir(parents=True, exist_ok=True)
+        write_json(root / f"profiler_info_{recording.rank}.json", profiler_info(recording, export="text"))
+        write_json(root / "profiler_metadata.json", metadata(recording))
+        put(output / "step_trace_time.csv", ascend_csv.step_trace_time(recording, TORCH))
+        put(output / "communication.json", communication_json(recording))
+        put(output / "communication_matrix.json", matrix_json(recording))
+        put(output / "op_statistic.csv", ascend_csv.op_statistic(recording))
+        put(output / "api_statistic.csv", ascend_csv.api_statistic(recording))
+        if detailed(recording):
+            put(output / "kernel_details.csv", ascend_csv.kernel_details(recording, TORCH))
+            put(output / "operator_memory.csv", ascend_csv.operator_memory(recording, TORCH))
+            put(output / "memory_record.csv", ascend_csv.memory_record(recording, TORCH))
+            put(output / "npu_module_mem.csv", ascend_csv.npu_module_mem(recording))
+            put(output / "l2_cache.csv", ascend_csv.l2_cache(recording))
+            put_array(output / "trace_view.json", trace_view(recording))
+        return output / "communication.json"
+
+    def finish(self) -> None:
+        """Every rank stands for itself."""
+
+
+def profiler_info(recording: Recording, *, export: str) -> dict[str, object]:
+    start, end = int(recording.steps.start[0]), int(recording.steps.end[-1])
+    return {
+        "config": {
+            "common_config": {
+                "activities": ["ProfilerActivity.CPU", "ProfilerActivity.NPU"],
+                "schedule": {"wait": 0, "active": len(recording.steps.number), "warmup": 1, "repeat": 1, "skip_first": 0},
+                "record_shapes": True, "profile_memory": True, "with_stack": False, "with_flops": False,
+                "with_modules": False,
+            },
+            "experimental_config": {
+                "_profiler_level": "Level1", "_aic_metrics": "ACL_AICORE_PIPE_UTILIZATION", "_l2_cache": True,
+                "_msprof_tx": False, "_data_simplification": True, "record_op_args": False, "_export_type": export,
+                "_op_attr": False, "_gc_detect_threshold": None,
+            },
+        },
+        "start_info": {"syscnt_enable": True, "freq": 100, "start_cnt": start // 10, "start_monotonic": start},
+        "end_info": {"collectionTimeEnd": end, "MonotonicTimeEnd": end},
+        "torch_npu_version": "2.7.1",
+        "cann_version": "8.3.RC1",
+        "rank_id": recording.rank,
+    }  # fmt: skip
+
+
+def metadata(recording: Recording) -> dict[str, object]:
+    """Environment, sizes of the parallel axes and, unless left out on purpose, who is in which group."""
+    spec = recording.cluster.spec
+    told: dict[str, object] = {
+        "ENV_VARIABLES": {
+            "ASCEND_GLOBAL_LOG_LEVEL": "3", "HCCL_RDMA_TC": "", "HCCL_RDMA_SL": "", "ACLNN_CACHE_LIMIT": "10000",
+            "HOST_CACHE_CAPACITY": "20", "ASCEND_ENHANCE_ENABLE": "1",
+            "PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True", "ASCEND_LAUNCH_BLOCKING": "", "HCCL_ALGO": "",
+        },
+    }  # fmt: skip
+    if spec.declare_groups:
+        told["distributed_args"] = {
+            "tensor_model_parallel_size": spec.tp, "pipeline_model_parallel_size": spec.pp,
+            "data_parallel_size": spec.dp, "context_parallel_size": 1, "expert_model_parallel_size": 1,
+            "sequence_parallel": spec.sequence_parallel, "rank": recording.rank, "world_size": spec.world,
+        }  # fmt: skip
+        told["parallel_group_info"] = group_info(recording)
+    return told
+
+
+def group_info(recording: Recording) -> dict[str, object]:
+    rank = recording.rank
+    return {
+        group.id: {"group_name": group.kind, "group_rank": group.index(rank), "global_ranks": list(group.ranks)}
+        for group in recording.cluster.groups_of(rank)
+    }
+
+
+def put(path: Path, text: str) -> None:
+    path.write_bytes(text.encode())
+
+
+def write_json(path: Path, value: object) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=4))
+
+
+def put_array(path: Path, events: Iterable[str], batch: int = 20_000) -> None:
+    """A JSON array written in batches, so that a trace never lies in memory as a whole."""
+    source = iter(events)
+    with path.open("wb") as file:
+        separator = b"["
+        while chunk := list(islice(source, batch)):
+            file.write(separator + ",\n".join(chunk).encode())
+            separator = b",\n"
+        file.write(b"[]" if separator == b"[" else b"]")
