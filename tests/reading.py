@@ -42,6 +42,7 @@ def read_all(reader: Reader, root: Path, tmp_path: Path) -> tuple[Batch, list[Pa
 
 def rows(batch: Batch, table: str, columns: str = "*", where: str = "true") -> list[tuple[Any, ...]]:
     """Rows of a table that was read, [] when nothing of it was."""
+    batch.flush()
     try:
         return batch.connection.execute(f'SELECT {columns} FROM "in_{table}" WHERE {where}').fetchall()
     except duckdb.CatalogException:

@@ -19,7 +19,7 @@ def open(
     source: str | Path,
     *,
     store: str | Path | None = None,
-    workers: int | None = None,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> Run:
     """Open any cluster profile: a directory (or file) in any format Paceline reads.
@@ -27,7 +27,8 @@ def open(
     >>> run = paceline.open("runs/llama-16")              # doctest: +SKIP
     >>> run.table("steps").df()                           # doctest: +SKIP
 
-    `store` is where the Parquet store goes (default: below ~/.cache/paceline).
+    `store` is where the Parquet store goes (default: below ~/.cache/paceline). With `workers` > 1 large sources are
+    read by spawned processes; a script that does so needs the usual `if __name__ == "__main__":`.
     """
     # Imported here so that `import paceline.profiling` inside a training job does not load DuckDB.
     from paceline.run.run import Run

@@ -53,7 +53,7 @@ _HEADERS: dict[str, str] = {
     "rank": "卡", "host": "主机", "stage": "阶段", "steps": "步数", "step": "单步", "data": "数据等待", "fwd/bwd": "前反向",
     "tail": "拖尾", "computing": "计算", "exposed": "未掩盖通信", "overlapped": "已掩盖通信", "free": "空闲",
     "bubble": "气泡", "operator": "算子", "group": "通信域", "ranks": "卡数", "calls": "次数", "time ms": "时间 毫秒",
-    "wait ms": "等待 毫秒", "MB": "MB", "transport": "传输方式", "links": "链路数", "GB/s": "GB/s", "slowest link": "最慢链路",
+    "wait ms": "等待 毫秒", "MB": "MB", "transport": "传输方式", "links": "链路数", "GB/s": "GB/s", "slowest busy link": "最慢的繁忙链路",
 }  # fmt: skip
 
 
@@ -161,13 +161,17 @@ def _links(run: Run, zh: bool) -> tuple[str, Any, str]:
             FROM links GROUP BY ALL
         )
         SELECT transport, scope, count(*), sum(bytes), sum(duration), sum(bytes) / nullif(sum(duration), 0),
-               arg_min(src || ' → ' || dst, bandwidth), min(bandwidth)
-        FROM whole WHERE src <> dst GROUP BY transport, scope ORDER BY sum(duration) DESC
+               arg_min(src || ' → ' || dst, bandwidth) FILTER (busy), min(bandwidth) FILTER (busy)
+        FROM (
+            -- Links that only carry crumbs are slow by nature: latency, not bandwidth.
+            SELECT *, bytes >= 0.1 * max(bytes) OVER (PARTITION BY transport, scope) AS busy FROM whole WHERE src <> dst
+        )
+        GROUP BY transport, scope ORDER BY sum(duration) DESC
         """
     ).fetchall()
     if not rows:
         return "", None, ""
-    labels = _headers(["transport", "links", "MB", "time ms", "GB/s", "slowest link", "GB/s"], zh)
+    labels = _headers(["transport", "links", "MB", "time ms", "GB/s", "slowest busy link", "GB/s"], zh)
     cells = [[f"{transport}{'' if scope == 'global' else ' (in group)'}", f"{links:,}", _mb(size), _ms(time), _rate(rate),
               slowest or "–", _rate(worst)]
              for transport, scope, links, size, time, rate, slowest, worst in rows]  # fmt: skip

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 
 def simulate(
@@ -33,18 +35,22 @@ def simulate(
 
     Example:  paceline simulate demo/run --fault slow-rank:5:1.3 --fault slow-link:3-4:0.5
     """
-    from paceline.simulate import FAULTS, LAYOUTS, ClusterSpec, write_simulation
+    from paceline import simulate as simulator  # loads NumPy; the other commands need not wait for it
 
-    if layout == "list" or "list" in (fault or []):
-        for name, about in (LAYOUTS if layout == "list" else FAULTS).items():
-            typer.echo(f"{name:22} {about}")
+    if layout == "list":
+        typer.echo("\n".join(simulator.LAYOUTS))
         return
-    spec = ClusterSpec(
+    if "list" in (fault or []):
+        typer.echo("\n".join(f"{kind.usage:42} {kind.about}" for kind in simulator.KINDS))
+        return
+    spec = simulator.ClusterSpec(
         hosts=hosts, devices=devices, dp=dp or max(1, hosts * devices // (tp * pp)), tp=tp, pp=pp, steps=steps,
         layers=layers, micro_batches=micro_batches, seed=seed, detail_ranks=detail_ranks, clock_skew=clock_skew,
         declare_groups=declare_groups,
     )  # fmt: skip
-    write_simulation(out, spec, fault or [], layout)
-    typer.echo(
-        f"{out}: {spec.world} ranks, {steps} steps, {layout}; the truth is in {out / '.paceline-truth.json'}", err=True
-    )
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("writing ranks", total=spec.world)
+        simulator.simulate(
+            out, spec, fault or [], layout, progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    typer.echo(f"{out}: {spec.world} ranks, {steps} steps, {layout}; the truth: {out / simulator.TRUTH_FILE}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,9 @@ Source = Annotated[Path, typer.Argument(help="Directory (or file) of profiles, a
 StoreOption = Annotated[
     Path | None, typer.Option("--store", help="Where the Parquet store goes.  [default: below ~/.cache/paceline]")
 ]
-WorkersOption = Annotated[int | None, typer.Option("--workers", min=1, help="Processes to read with.")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes to read large sources with.  [default: cores]")
+]
 
 
 @contextmanager
@@ -32,7 +35,7 @@ def opened(source: Path, store: Path | None, workers: int | None) -> Iterator[Ru
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total, visible=True)
 
-        with paceline.open(source, store=store, workers=workers, progress=advance) as run:
+        with paceline.open(source, store=store, workers=workers or os.cpu_count() or 1, progress=advance) as run:
             yield run
 
 

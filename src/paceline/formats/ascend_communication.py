@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from paceline.errors import FormatError
 from paceline.formats.collective_names import hccl_sequence, op_of
-from paceline.formats.reader import Sink
+from paceline.formats.reader import Sink, Values
 
 _MS = 1_000_000  # ns in a millisecond
 _MB = 1_000_000  # HCCL's MB are decimal
+_SDMA_PARTS = ("HCCS", "PCIE", "SIO")
 _TOTAL = "Total Op Info"
 _SAMPLES = ("-top1", "-middle", "-bottom1", "-bottom2", "-bottom3")
 
@@ -69,14 +71,11 @@ _MATRIX = msgspec.json.Decoder(dict[str, _Matrix])
 
 def read_communication(path: Path, sink: Sink) -> None:
     """collectives and packets, one row per operator and step."""
-    collectives: dict[str, list[Any]] = defaultdict(list)
+    recorded = [_Recorded(step, name, operation) for step, name, operation in _operations(path)]
+    sink.add("collectives", _collectives(recorded))
     packets: dict[str, list[Any]] = defaultdict(list)
-    for step, name, operation in _operations(decode_file(_COMMUNICATION, path), path):
-        plain, _, group = name.partition("@")
-        sequence = hccl_sequence(plain)
-        _append_collective(collectives, (step, plain, group or None, sequence), operation)
-        _append_packets(packets, (step, plain, group or None, sequence), operation.links)
-    sink.add("collectives", collectives)
+    for collective in recorded:
+        _append_packets(packets, collective)
     sink.add("packets", packets)
 
 
@@ -115,8 +114,21 @@ def step_number(text: str, path: Path) -> int:
     return int(digits or 0)
 
 
-def _operations(steps: dict[str, _Operations], path: Path) -> Iterator[tuple[int, str, _Operation]]:
-    for step_name, kinds in steps.items():
+class _Recorded:
+    """An operator of one step with its name taken apart."""
+
+    __slots__ = ("group", "links", "name", "sequence", "step", "time")
+
+    def __init__(self, step: int, name: str, operation: _Operation) -> None:
+        self.step = step
+        self.name, _, group = name.partition("@")
+        self.group = group or None
+        self.sequence = hccl_sequence(self.name)
+        self.time, self.links = operation.time, operation.links
+
+
+def _operations(path: Path) -> Iterator[tuple[int, str, _Operation]]:
+    for step_name, kinds in decode_file(_COMMUNICATION, path).items():
         step = step_number(step_name, path)
         for operations in (kinds.p2p, kinds.collective):
             for name, operation in operations.items():
@@ -124,46 +136,41 @@ def _operations(steps: dict[str, _Operations], path: Path) -> Iterator[tuple[int
                     yield step, name, operation
 
 
-def _append_collective(
-    columns: dict[str, list[Any]], key: tuple[int, str, str | None, int | None], operation: _Operation
-) -> None:
-    step, name, group, sequence = key
-    time = operation.time
-    columns["step"].append(step)
-    columns["name"].append(name)
-    columns["group"].append(group)
-    columns["op"].append(op_of(name))
-    columns["sequence"].append(sequence)
-    columns["start"].append(microseconds(time.start))
-    columns["duration"].append(round(time.elapse * _MS))
-    columns["transit"].append(_nanoseconds(time.transit))
-    columns["wait"].append(_nanoseconds(time.wait))
-    columns["sync"].append(_nanoseconds(time.sync))
-    columns["idle"].append(_nanoseconds(time.idle))
-    columns["bytes"].append(_moved(operation.links))
+def _collectives(recorded: list[_Recorded]) -> dict[str, Any]:
+    times = [collective.time for collective in recorded]
+    return {
+        "step": [collective.step for collective in recorded],
+        "name": [collective.name for collective in recorded],
+        "group": [collective.group for collective in recorded],
+        "op": [op_of(collective.name) for collective in recorded],
+        "sequence": [collective.sequence for collective in recorded],
+        "start": [microseconds(time.start) for time in times],
+        "duration": _scaled([time.elapse for time in times], _MS),
+        "transit": _scaled([time.transit for time in times], _MS),
+        "wait": _scaled([time.wait for time in times], _MS),
+        "sync": _scaled([time.sync for time in times], _MS),
+        "idle": _scaled([time.idle for time in times], _MS),
+        "bytes": _scaled([_moved(collective.links) for collective in recorded], _MB),
+    }
 
 
-def _moved(links: dict[str, _Transport]) -> int | None:
-    """Bytes to other ranks: RDMA + SDMA, where SDMA may only be given as its parts."""
+def _moved(links: dict[str, _Transport]) -> float | None:
+    """MB to other ranks: RDMA + SDMA, where SDMA may only be given as its parts."""
     if not links:
         return None
-    sizes = {name: transport.size for name, transport in links.items()}
-    parts = sizes.get("HCCS", 0.0) + sizes.get("PCIE", 0.0) + sizes.get("SIO", 0.0)
-    return round((sizes.get("RDMA", 0.0) + (sizes.get("SDMA", 0.0) or parts)) * _MB)
+    total = links["RDMA"].size if "RDMA" in links else 0.0
+    if "SDMA" in links and links["SDMA"].size:
+        return total + links["SDMA"].size
+    return total + sum(links[part].size for part in _SDMA_PARTS if part in links)
 
 
-def _append_packets(
-    columns: dict[str, list[Any]],
-    key: tuple[int, str, str | None, int | None],
-    links: dict[str, _Transport],
-) -> None:
-    step, name, group, sequence = key
-    for transport, moved in links.items():
+def _append_packets(columns: dict[str, list[Any]], collective: _Recorded) -> None:
+    for transport, moved in collective.links.items():
         for size, (count, duration) in moved.packets.items():
-            columns["step"].append(step)
-            columns["name"].append(name)
-            columns["group"].append(group)
-            columns["sequence"].append(sequence)
+            columns["step"].append(collective.step)
+            columns["name"].append(collective.name)
+            columns["group"].append(collective.group)
+            columns["sequence"].append(collective.sequence)
             columns["transport"].append(transport)
             columns["packet_bytes"].append(round(float(size) * _MB))
             columns["count"].append(round(count))
@@ -215,5 +222,8 @@ def microseconds(raw: msgspec.Raw | bytes) -> int | None:
     return round(float(text) * 1000)
 
 
-def _nanoseconds(milliseconds: float | None) -> int | None:
-    return None if milliseconds is None else round(milliseconds * _MS)
+def _scaled(values: list[float | None], unit: int) -> Values:
+    """Whole ns or bytes; a column without a gap stays an array."""
+    if None in values:
+        return [None if value is None else round(value * unit) for value in values]
+    return np.rint(np.array(values, dtype=np.float64) * unit).astype(np.int64)

@@ -165,8 +165,9 @@ def _add_matrix(sums: Database, sink: Sink) -> None:
         summed.add((step, stem, group))
         totals.append({
             "step": step, "group": group, "name": name, "sequence": hccl_sequence(name), "scope": "group",
-            "src": nanoseconds(source, 1), "dst": nanoseconds(target, 1), "transport": as_text(transport or "SDMA").upper(),
-            "bytes": byte_count(size), "duration": nanoseconds(time, _MS),
+            "src": nanoseconds(source, 1), "dst": nanoseconds(target, 1),
+            "transport": as_text(transport or "SDMA").upper(), "bytes": byte_count(size),
+            "duration": nanoseconds(time, _MS),
         })  # fmt: skip
     for step, stem, group in sorted(sampled - summed, key=str):
         sink.warn(
@@ -237,8 +238,8 @@ def _stage_small_tasks(database: Database, sink: Sink) -> None:
     """
     for op, plane, source, target, size, start, duration, kinds, transport, link in database.stream(sql):
         tasks = [_KINDS.get(kind or "", (kind or "").replace(" ", "_")) for kind in names.of(kinds)]
-        _insert(sink, "hccl_tasks", (op, plane, tasks, start, duration, source, target,
-                                     [transports.get(key) for key in transport], [links.get(key) for key in link], size))  # fmt: skip
+        ways, wires = [transports.get(key) for key in transport], [links.get(key) for key in link]
+        _insert(sink, "hccl_tasks", (op, plane, tasks, start, duration, source, target, ways, wires, size))
 
 
 def _insert(sink: Sink, table: str, columns: tuple[Any, ...]) -> None:

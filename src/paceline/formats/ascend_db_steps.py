@@ -50,7 +50,7 @@ class StepWindows:
         moments = np.asarray(times, dtype=np.int64)
         found = np.searchsorted(self.starts, moments, side="right") - 1
         inside = (found >= 0) & (moments <= self.ends[found])
-        return np.ma.masked_array(self.steps[found], mask=~inside)  # type: ignore[no-untyped-call, no-any-return]
+        return np.ma.masked_array(self.steps[found], mask=~inside)
 
     def step_of(self, time: int | None) -> int | None:
         if time is None or not len(self.steps):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _OPS: tuple[tuple[str, str], ...] = (
     # Order matters: "reducescatter" contains "reduce", "sendrecv" contains "send".
@@ -32,6 +33,7 @@ _KINDS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=65536)
 def op_of(name: str) -> str:
     """The collective behind a name: all_reduce, …, or "other".
 
@@ -42,6 +44,7 @@ def op_of(name: str) -> str:
     return next((op for spelled, op in _OPS if spelled in plain), "other")
 
 
+@lru_cache(maxsize=65536)
 def hccl_sequence(name: str) -> int | None:
     """The number that is equal on every rank of a group for the same HCCL collective, or None.
 

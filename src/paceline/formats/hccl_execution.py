@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
 
 from paceline.formats.collective_names import op_of
 from paceline.formats.reader import Sink
@@ -11,11 +16,12 @@ from paceline.formats.reader import Sink
 PARSER_LIMIT = 500
 """Vendor parsers stop after this many executions of a device, over all operators, in time order."""
 
+_NUMBER = re.compile(r"-op(\d{1,9})(?!\d)")
+
 POINT_TO_POINT = frozenset({"send", "receive", "send_receive"})
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """What one execution moved between two ranks, numbered inside their communicator."""
 
     src: int
@@ -26,16 +32,14 @@ class Link:
     wait: int = 0
 
 
-@dataclass(frozen=True)
-class Packet:
+class Packet(msgspec.Struct, frozen=True):
     transport: str
     packet_bytes: int
     count: int
     duration: int
 
 
-@dataclass(frozen=True)
-class Execution:
+class Execution(msgspec.Struct, frozen=True):
     """Times in ns; None where the source does not tell."""
 
     name: str
@@ -66,7 +70,7 @@ class Execution:
         return sum(known) if self.links and len(known) == len(sizes) else None
 
     def at(self, *, start: int, end: int) -> Execution:
-        return replace(self, start=start, duration=end - start)
+        return msgspec.structs.replace(self, start=start, duration=end - start)
 
 
 def transport_of(recorded: str, src: int, dst: int, op: str) -> str:
@@ -80,18 +84,55 @@ def transport_of(recorded: str, src: int, dst: int, op: str) -> str:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """What is known about the communicators of one rank."""
+    """What is known about the communicators of one rank; nothing by default."""
 
+    rank: int
+    index: int | None = None
+    """This rank's number inside its stage."""
     group: str | None = None
-    """Communicator of everything but send and receive; links are translated through it."""
+    """Communicator of everything but send and receive: the stage. The Run translates links through it."""
     peer: int | None = None
-    """Global rank on the other side of send and receive."""
+    """Global rank on the other side of send and receive, where there are just two stages."""
+
+    @property
+    def pair(self) -> str | None:
+        """Communicator of send and receive."""
+        return None if self.peer is None else f"p2p{min(self.rank, self.peer)}-{max(self.rank, self.peer)}"
 
     def group_of(self, op: str) -> str | None:
-        return None if op in POINT_TO_POINT else self.group
+        return self.pair if op in POINT_TO_POINT else self.group
 
     def peer_of(self, op: str) -> int | None:
         return self.peer if op in POINT_TO_POINT else None
+
+    def sequence_of(self, one: Execution) -> int:
+        """n for the n-th execution of that name; inside a known group, where many names share an op,
+
+            sequence = n · 10^10 + number of the operator in the graph
+
+        because (group, op, sequence) has to be one collective. Ranks of a stage run the same graph, but not in the
+        same order (streams overtake each other), so counting in time order would join the wrong ones.
+        """
+        if self.group is None:
+            return one.sequence
+        numbered = _NUMBER.search(one.name)
+        return one.sequence * 10**10 + (int(numbered[1]) if numbered else zlib.crc32(one.name.encode()))
+
+    def place(self, one: Execution, link: Link) -> tuple[str | None, int, int, str]:
+        """(group, src, dst, scope) of a link.
+
+        Point-to-point operators number the other side inside the pair (the lower rank is 0) and this side inside the
+        stage; where that is what was recorded and the peer is known, both ends are known.
+        """
+        if one.op not in POINT_TO_POINT:
+            return self.group, link.src, link.dst, "group"
+        if self.peer is not None:
+            other = int(self.peer > self.rank)
+            if one.op == "receive" and (link.src, link.dst) == (other, self.index):
+                return self.pair, self.peer, self.rank, "global"
+            if one.op == "send" and (link.src, link.dst) == (self.index, other):
+                return self.pair, self.rank, self.peer, "global"
+        return None, link.src, link.dst, "group"
 
 
 def add_executions(executions: Sequence[Execution], near: Neighbours, sink: Sink) -> None:
@@ -101,7 +142,7 @@ def add_executions(executions: Sequence[Execution], near: Neighbours, sink: Sink
         "group": [near.group_of(one.op) for one in executions],
         "op": [one.op for one in executions],
         "name": [one.name for one in executions],
-        "sequence": [one.sequence for one in executions],
+        "sequence": [near.sequence_of(one) for one in executions],
         "peer": [near.peer_of(one.op) for one in executions],
         "start": [one.start for one in executions],
         "duration": [one.duration for one in executions],
@@ -112,17 +153,21 @@ def add_executions(executions: Sequence[Execution], near: Neighbours, sink: Sink
         "bytes": [one.bytes for one in executions],
     })  # fmt: skip
     if sink.wants("transfers"):
-        add_links([(one, link) for one in executions for link in one.links], near, sink)
+        _add_links([(one, link) for one in executions for link in one.links], near, sink)
     if sink.wants("packets"):
         _add_packets([(one, packet) for one in executions for packet in one.packets], near, sink)
 
 
-def add_links(links: Sequence[tuple[Execution, Link]], near: Neighbours, sink: Sink) -> None:
+def _add_links(links: Sequence[tuple[Execution, Link]], near: Neighbours, sink: Sink) -> None:
+    places = [near.place(one, link) for one, link in links]
     sink.add("transfers", {
-        **_owner([one for one, _ in links], near),
-        "src": [link.src for _, link in links],
-        "dst": [link.dst for _, link in links],
-        "scope": ["group"] * len(links),
+        "step": [one.step for one, _ in links],
+        "group": [group for group, _, _, _ in places],
+        "name": [one.name for one, _ in links],
+        "sequence": [near.sequence_of(one) for one, _ in links],
+        "src": [src for _, src, _, _ in places],
+        "dst": [dst for _, _, dst, _ in places],
+        "scope": [scope for _, _, _, scope in places],
         "transport": [link.transport for _, link in links],
         "bytes": [link.bytes for _, link in links],
         "duration": [link.duration for _, link in links],
@@ -146,7 +191,10 @@ def add_step_links(step: int | None, links: Sequence[Link], sink: Sink) -> None:
 
 def _add_packets(packets: Sequence[tuple[Execution, Packet]], near: Neighbours, sink: Sink) -> None:
     sink.add("packets", {
-        **_owner([one for one, _ in packets], near),
+        "step": [one.step for one, _ in packets],
+        "group": [near.group_of(one.op) for one, _ in packets],
+        "name": [one.name for one, _ in packets],
+        "sequence": [near.sequence_of(one) for one, _ in packets],
         "transport": [packet.transport for _, packet in packets],
         "packet_bytes": [packet.packet_bytes for _, packet in packets],
         "count": [packet.count for _, packet in packets],
@@ -154,15 +202,7 @@ def _add_packets(packets: Sequence[tuple[Execution, Packet]], near: Neighbours, 
     })  # fmt: skip
 
 
-def _owner(owners: Sequence[Execution], near: Neighbours) -> dict[str, list[object]]:
-    return {
-        "step": [one.step for one in owners],
-        "group": [near.group_of(one.op) for one in owners],
-        "name": [one.name for one in owners],
-        "sequence": [one.sequence for one in owners],
-    }
-
-
+@lru_cache(maxsize=1 << 16)
 def op_named(*names: str) -> str:
     """The first name that tells what the operator is."""
     return next((op for op in map(op_of, names) if op != "other"), "other")

@@ -53,7 +53,9 @@ def read_hccl_raw(path: Path, sink: Sink) -> HcclRaw:
     unit = _cost_unit(recorded, path, sink)
     names = display_names(dict.fromkeys(name for row in recorded for name in row.operators))
     return HcclRaw(
-        tuple(_execution(names[name], row.step, cost, unit) for row in recorded for name, cost in row.operators.items()),
+        tuple(
+            _execution(names[name], row.step, cost, unit) for row in recorded for name, cost in row.operators.items()
+        ),
         tuple((row.step, tuple(_links(row.links, "other"))) for row in recorded if row.links and not row.operators),
     )
 
@@ -76,7 +78,10 @@ def _decoded(decoder: msgspec.json.Decoder[dict[str, T]], cell: str | None) -> d
     """JSON, or what MindSpore 1.3 wrote in its place: Python's repr, and NaN where nothing was moved."""
     if not cell or not cell.strip():
         return {}
-    for text in (cell, cell.replace("'", '"').replace("NaN", "null").replace("Infinity", "null").replace("nan", "null")):
+    for text in (
+        cell,
+        cell.replace("'", '"').replace("NaN", "null").replace("Infinity", "null").replace("nan", "null"),
+    ):
         try:
             return decoder.decode(text)
         except (msgspec.MsgspecError, RecursionError):

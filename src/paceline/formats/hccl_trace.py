@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -38,7 +37,7 @@ _ITERATION = re.compile(r"^iter(\d+)")
 Number = int | float | str | None
 
 
-class _Arguments(msgspec.Struct):
+class _Arguments(msgspec.Struct, gc=False):
     task: str | None = msgspec.field(name="task type", default=None)
     src: Number = msgspec.field(name="src rank", default=None)
     dst: Number = msgspec.field(name="dst rank", default=None)
@@ -78,8 +77,7 @@ def read_trace(path: Path) -> Execution:
     return _execution(path, trace, tasks)
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
+class _Task(msgspec.Struct, frozen=True, gc=False):
     """One task on one stream, its ends already turned into ranks (µs)."""
 
     stream: int
@@ -113,12 +111,12 @@ def as_number(value: Number) -> float | None:
     (47178496, 6.0, None)
     """
     if not isinstance(value, str):
-        return value if value is not None and abs(value) < MAX_NUMBER else None
+        return value if value is not None and -MAX_NUMBER < value < MAX_NUMBER else None
     try:
         number: float = int(value, 16) if value[:2].lower() == "0x" else float(value)
     except ValueError:
         return None
-    return number if abs(number) < MAX_NUMBER else None
+    return number if -MAX_NUMBER < number < MAX_NUMBER else None
 
 
 def _ends(args: _Arguments) -> tuple[int, int]:
@@ -135,7 +133,7 @@ def _ends(args: _Arguments) -> tuple[int, int]:
 
 def _rank(value: Number) -> int:
     number = as_number(value)
-    return NO_PEER if number is None or number < 0 else int(number)
+    return int(number) if number is not None and 0 <= number < NO_PEER else NO_PEER
 
 
 def _transport(args: _Arguments) -> str:
@@ -147,8 +145,7 @@ def _transport(args: _Arguments) -> str:
 # -- one execution ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Transfer:
+class _Transfer(msgspec.Struct, frozen=True, gc=False):
     stream: int
     src: int
     dst: int

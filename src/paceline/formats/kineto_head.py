@@ -15,7 +15,13 @@ T = TypeVar("T")
 
 MAX_RANKS = 10_000_000
 
-_OF_KINETO = (b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"', b'"record_shapes"', b'"with_stack"')
+_OF_KINETO = (
+    b'"deviceProperties"',
+    b'"distributedInfo"',
+    b'"baseTimeNanoseconds"',
+    b'"record_shapes"',
+    b'"with_stack"',
+)
 _TORCH_CATEGORY = re.compile(
     rb'"cat"\s*:\s*"(?:cpu_op|user_annotation|kernel|gpu_memcpy|gpu_memset|cuda_runtime|cuda_driver|python_function'
     rb'|gpu_user_annotation|ac2g|fwdbwd|cpu_instant_event)"'

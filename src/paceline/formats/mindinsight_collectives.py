@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from paceline.errors import FormatError
@@ -96,9 +97,7 @@ def _only_timed(executions: Iterable[Execution], trace: StepTrace) -> list[Execu
     """Executions that only the step trace knows."""
     known = {(one.name, one.step) for one in executions}
     return [
-        Execution(
-            window.name, op_named(window.name), window.step, window.step, window.start, window.end - window.start
-        )
+        Execution(window.name, op_named(window.name), window.step, window.step, window.start, window.end - window.start)
         for window in trace.windows
         if (window.name, window.step) not in known
     ]
@@ -124,7 +123,7 @@ def _named(one: Execution, name: str | None, windows: dict[str, list[Window]], t
     start = one.start or 0
     window = next((each for each in windows.get(name or "", ()) if each.start <= start <= each.end), None)
     step = window.step if window else trace.step_at(start)
-    one = replace(one, name=name or one.name, step=step)
+    one = msgspec.structs.replace(one, name=name or one.name, step=step)
     return one.at(start=window.start, end=window.end) if window else one
 
 
@@ -169,10 +168,12 @@ def _warn_about_limit(executions: Sequence[Execution], trace: StepTrace, files: 
     short = sorted(step for step, count in expected.items() if have[step] < count)
     if recorded != PARSER_LIMIT and not short:
         return
-    of = f" of {sum(expected.values()):,}" if expected else ""
+    missing = len(trace.windows) > len(executions)
+    of = f" of {len(trace.windows):,}" if missing else ""
     why = " (the parser's limit)" if recorded == PARSER_LIMIT else ""
     steps = f"; incomplete: step{'s' * (len(short) > 1)} {_ranges(short)}" if short else ""
-    sink.warn(f"transfers are known for {len(executions):,}{of} collectives{why}{steps}", file=files.first)
+    only = "only " if missing else ""
+    sink.warn(f"transfers are known for {only}{len(executions):,}{of} collectives{why}{steps}", file=files.first)
 
 
 def _ranges(steps: Sequence[int]) -> str:

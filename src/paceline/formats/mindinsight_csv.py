@@ -1,4 +1,4 @@
-"""The CSV files MindSpore wrote for MindInsight: columns by name, cut-off rows said, numbers with units made nanoseconds."""
+"""The CSV files MindSpore wrote for MindInsight: columns by name, whole rows, numbers in our units."""
 
 from __future__ import annotations
 

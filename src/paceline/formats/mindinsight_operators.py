@@ -21,7 +21,7 @@ import numpy as np
 
 from paceline.errors import FormatError
 from paceline.formats.mindinsight_csv import number, read_text, rows, scaled, whole
-from paceline.formats.mindinsight_steps import read_step_trace
+from paceline.formats.mindinsight_steps import Step, StepTrace, read_step_trace
 from paceline.formats.reader import Sink
 
 _MILLISECOND, _MICROSECOND = 1e6, 1e3
@@ -103,7 +103,8 @@ def _first(row: dict[str, str], *names: str) -> str | None:
 # -- AI CPU -----------------------------------------------------------------------------------------------------------
 
 
-def read_aicpu(path: Path, sink: Sink) -> None:
+def read_aicpu(path: Path, step_trace: Path | None, sink: Sink) -> None:
+    trace = StepTrace(_steps(step_trace, sink))
     times: dict[str, list[int]] = {}
     kernels = []
     for _, row in rows(path, sink):
@@ -123,6 +124,7 @@ def read_aicpu(path: Path, sink: Sink) -> None:
     sink.add("kernels", {
         "name": [name for name, _, _ in kernels], "type": [name.partition("-")[0] for name, _, _ in kernels],
         "core": ["AI_CPU"] * len(kernels), "start": [start for _, start, _ in kernels],
+        "step": [trace.step_at(start) for _, start, _ in kernels],
         "duration": [duration for _, _, duration in kernels],
     })  # fmt: skip
 
@@ -237,10 +239,7 @@ def _columns_of(described: Sequence[Described]) -> dict[str, np.ndarray[tuple[in
 
 
 def _step_columns(step_trace: Path | None, sink: Sink) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    try:
-        steps = read_step_trace(step_trace, sink, windows=False).steps if step_trace else ()
-    except FormatError:
-        steps = ()  # the section of the steps says so
+    steps = _steps(step_trace, sink)
     return {
         "step": np.array([step.number for step in steps], dtype=np.int64),
         "start": np.array([step.start for step in steps], dtype=np.int64),
@@ -248,9 +247,16 @@ def _step_columns(step_trace: Path | None, sink: Sink) -> dict[str, np.ndarray[t
     }
 
 
+def _steps(step_trace: Path | None, sink: Sink) -> tuple[Step, ...]:
+    try:
+        return read_step_trace(step_trace, sink, windows=False).steps if step_trace else ()
+    except FormatError:
+        return ()  # the section of the steps says so
+
+
 def _warn_about_damage(path: Path, sink: Sink) -> None:
-    row = sink.connection.execute(
-        "SELECT count(*) FROM timeline_rows WHERE start IS NULL OR duration IS NULL"
-    ).fetchone()
-    if row and row[0]:
-        sink.warn(f"{row[0]:,} rows without a start or duration left out", file=path)
+    # fetchall, not fetchone: DuckDB 2 refuses to unregister while a result is unfinished.
+    query = "SELECT count(*) FROM timeline_rows WHERE start IS NULL OR duration IS NULL"
+    [(lost,)] = sink.connection.execute(query).fetchall()
+    if lost:
+        sink.warn(f"{lost:,} rows without a start or duration left out", file=path)

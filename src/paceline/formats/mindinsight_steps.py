@@ -17,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from paceline.errors import FormatError
 from paceline.formats.mindinsight_csv import number, scaled, table
 from paceline.formats.reader import Sink
@@ -28,8 +30,7 @@ _STREAM = re.compile(r"^stream_(?:ops_\d+|\d+_\d+)_(?=.)")
 _START, _END = "_start_point", "_end_point"
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """One communication operator in one step, as the step trace saw it (ns)."""
 
     name: str
@@ -173,9 +174,7 @@ def _read_splits(path: Path, sink: Sink) -> list[Split]:
     wanted = [_column(header, start) for start in ("computation", "communication_alone", "receive_alone")]
     if wanted[0] is None:
         return []  # the data-parallel variant repeats the step trace in ticks
-    return [
-        Split(*(None if index is None else scaled(cells[index], unit) for index in wanted)) for _, cells in lines
-    ]
+    return [Split(*(None if index is None else scaled(cells[index], unit) for index in wanted)) for _, cells in lines]
 
 
 def _column(header: list[str], start: str) -> int | None:
@@ -207,5 +206,3 @@ def stage_of(rank: int, *, stages: int, ranks: int) -> int | None:
     if stages < 1 or ranks % stages or not 0 <= rank < ranks:
         return None
     return rank // (ranks // stages)
-
-

@@ -36,7 +36,7 @@ _EVENTS = """
     ), threads AS (
         SELECT pid, tid, max(label) AS name FROM timeline WHERE ph = 'M' AND name = 'thread_name' GROUP BY pid, tid
     )
-    SELECT coalesce(processes.name, 'process ' || event.pid, '') || '/' || coalesce(threads.name, event.tid, '') AS track,
+    SELECT concat(coalesce(processes.name, 'process ' || event.pid), '/', coalesce(threads.name, event.tid)) AS track,
            event.name, coalesce(event.type, event.cat) AS category, event.ts + ? AS start, event.dur AS duration
     FROM timeline AS event
     LEFT JOIN processes ON processes.pid = event.pid
@@ -52,7 +52,9 @@ def read_timeline(files: TimelineFiles, sink: Sink) -> None:
     try:
         offset = _offset(files, sink)
         if offset is None:
-            sink.warn("nothing ties the timeline to the clock of the steps: times count from its start", file=files.timeline)
+            sink.warn(
+                "nothing ties the timeline to the clock of the steps: times count from its start", file=files.timeline
+            )
         sink.add_query("events", _EVENTS, [offset or 0])
     finally:
         sink.connection.execute("DROP TABLE timeline")
@@ -122,5 +124,7 @@ def _by_kernel(path: Path | None, sink: Sink) -> list[int]:
     cells = lines[0].split(",") if lines else []
     start = scaled(cells[2], 1e6) if len(cells) == 4 else None
     query = "SELECT min(ts) FROM timeline WHERE ph = 'X' AND (full_name = ? OR (full_name IS NULL AND name = ?))"
-    row = sink.connection.execute(query, [cells[0], _short(cells[0])]).fetchone() if start is not None else None
-    return [start - row[0]] if start is not None and row and row[0] is not None else []
+    if start is None:
+        return []
+    [(shown,)] = sink.connection.execute(query, [cells[0], _short(cells[0])]).fetchall()
+    return [] if shown is None else [start - shown]

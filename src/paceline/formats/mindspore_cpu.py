@@ -96,23 +96,21 @@ def _read_executions(file: File, sink: Sink) -> None:
     """
     _bounded(file)
     sink.connection.execute(_STAGE_EXECUTIONS, [str(file.path)])
-    try:
-        types = [str(row[0]) for row in sink.connection.execute("SELECT DISTINCT type FROM cpu_executions").fetchall()]
-        talking = sorted(filter(communicates, types))
-        sink.add_query("kernels", _KERNELS, [talking])
-        if talking:
-            sink.add_query("collectives", _COLLECTIVES, [talking, [op_of(name) for name in talking]])
-        _warn_about_damage(file, sink)
-    finally:
-        sink.connection.execute("DROP TABLE cpu_executions")
+    types = [str(row[0]) for row in sink.connection.execute("SELECT DISTINCT type FROM cpu_executions").fetchall()]
+    talking = sorted(filter(communicates, types))
+    sink.add_query("kernels", _KERNELS, [talking])
+    if talking:
+        sink.add_query("collectives", _COLLECTIVES, [talking, [op_of(name) for name in talking]])
+    _warn_about_damage(file, sink)
+    sink.connection.execute("DROP TABLE cpu_executions")
 
 
 def _warn_about_damage(file: File, sink: Sink) -> None:
-    row = sink.connection.execute(
+    [(damaged,)] = sink.connection.execute(
         "SELECT count(*) FROM cpu_executions WHERE start IS NULL OR duration IS NULL OR duration < 0"
-    ).fetchone()
-    if row and row[0]:
-        sink.warn(f"{row[0]} executions were not understood and left out", file=file.path)
+    ).fetchall()
+    if damaged:
+        sink.warn(f"{damaged} executions were not understood and left out", file=file.path)
 
 
 # -- sums per operator ------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Raw msprof exports: PROF_* trees with device_N/info.json.N and traces, in the older and the newer layout.
 
     older   device_N/timeline/{msprof,hccl,step_trace,task_time}_{device}_{model}_{iteration}.json
-    newer   mindstudio_profiler_output/{msprof_*.json, step_trace_*.json, op_summary_*.csv, …}, analyze/communication*.json
+    newer   mindstudio_profiler_output/{msprof_*.json, step_trace_*.json, op_summary_*.csv, …},
+            analyze/communication*.json
 
 An export inside a *_ascend_pt or *_ascend_ms directory belongs to the rank of that directory.
 """
@@ -100,7 +101,7 @@ def _exports(tree: Tree, root: str) -> Iterator[_Export]:
         for directory in {name[len(inside) :].split("/")[0] for name in tree.directories if name.startswith(inside)}
         if (found := _DEVICE.match(directory))
     )
-    shared = (f"{root}: results of devices {devices} lie in one file; all are taken as device {devices[0]}'s",)
+    shared = (f"{root}: results of devices {devices} lie in one file; all are taken as the first one's",)
     for device in devices:
         yield _export(
             tree, root, device, common, shared if common and len(devices) > 1 and device == devices[0] else ()

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
+
 from paceline.errors import FormatError
 from paceline.formats.ascend_csv import csv_rows, integer, nanoseconds
 from paceline.formats.msprof_tasks import add_from_tasks, create_staging
@@ -57,7 +59,10 @@ def read_kernels(step_traces: tuple[Trace, ...], timelines: tuple[Trace, ...], s
 def read_communication(
     step_traces: tuple[Trace, ...], traces: tuple[Trace, ...], tables: tuple[str, ...], sink: Sink
 ) -> None:
-    """collectives, transfers and packets (those asked for); tasks belong to the collective that was running on their group's planes."""
+    """The tables asked for, of collectives, transfers and packets.
+
+    A task belongs to the collective that was running on the planes of its group.
+    """
     stage_marks(step_traces, sink)
     _stage_timeline(traces, sink)
     create_staging(sink.connection)
@@ -128,16 +133,26 @@ def _stage_timeline(traces: Iterable[Trace], sink: Sink) -> None:
             transport VARCHAR, link VARCHAR, size BIGINT)
     """)
     for trace in traces:
+        if trace.iteration is not None and not _is_whole(trace.path):
+            # One cut-off iteration of an older export must not take the others with it. This has to be seen before
+            # DuckDB sees it: an error there ends the transaction and with it the rows of the whole section.
+            sink.warn("is empty or cut off; this iteration is left out", file=trace.path)
+            continue
         try:
             load_trace(connection, trace.path, table="trace", args=_ARGS)
-        except FormatError as error:
-            if trace.iteration is None:
-                raise
-            # One damaged iteration of an older export must not take the others with it.
-            sink.warn(f"{error}; this iteration is left out", file=trace.path)
-            continue
+        except duckdb.Error as error:
+            raise FormatError(
+                f"is not a readable trace ({str(error).splitlines()[0][:160]})", file=trace.path
+            ) from error
         connection.execute(_TIMELINE, {"iteration": trace.iteration})
         _drop(sink, "trace")
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a JSON file ends as one does."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 64))
+        return file.read().rstrip().endswith((b"]", b"}"))
 
 
 def _count(sink: Sink, table: str) -> int:

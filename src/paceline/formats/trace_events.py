@@ -68,10 +68,13 @@ def load_counters(connection: duckdb.DuckDBPyConnection, path: Path, *, table: s
         connection.execute(
             f"""
             CREATE OR REPLACE TEMP TABLE "{table}" AS
-            WITH samples AS (
+            WITH events AS (
+                FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_MAX_EVENT},
+                    columns = {{
+                        ph: 'VARCHAR', name: 'VARCHAR', ts: '{times.type}', args: 'MAP(VARCHAR, DOUBLE)'}})
+            ), samples AS (
                 SELECT name, {times.to_ns.format("ts")} AS ts, unnest(map_entries(args)) AS sample
-                FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_MAX_EVENT}, columns = {{
-                    ph: 'VARCHAR', name: 'VARCHAR', ts: '{times.type}', args: 'MAP(VARCHAR, DOUBLE)'}})
+                FROM events
                 WHERE ph = 'C'
             )
             SELECT name, sample.key AS series, ts, sample.value AS value FROM samples WHERE sample.value IS NOT NULL

@@ -7,7 +7,8 @@ says which section a row came from, so that a changed section can be replaced wi
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from paceline.storage.tree import Tree
 from paceline.tables import TABLES, Table
 
 MEMORY_LIMIT = "512MB"
+KEPT_ROWS = 500_000
+
+Chunk = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,10 @@ class Warning:
 
 @dataclass
 class Batch:
-    """The Sink that sections of one batch write to."""
+    """The Sink that sections of one batch write to.
+
+    Columns are kept until there are many and inserted together: an INSERT costs milliseconds however few its rows.
+    """
 
     root: Path
     connection: duckdb.DuckDBPyConnection
@@ -50,6 +57,9 @@ class Batch:
     wanted: frozenset[str] = frozenset(TABLES)
     warnings: list[Warning] = field(default_factory=list)
     _created: set[str] = field(default_factory=set)
+    _kept: dict[str, list[Chunk]] = field(default_factory=lambda: defaultdict(list))
+    _pending: list[tuple[str, Chunk]] = field(default_factory=list)
+    _open: bool = False
 
     # -- the Sink protocol -------------------------------------------------------------------------------------------
 
@@ -63,16 +73,22 @@ class Batch:
         length = _length(schema, columns)
         if length == 0:
             return
-        staged = {name: _array(schema.column(name).type, values, length) for name, values in columns.items()}
-        self.connection.register("staged", staged)
-        try:
-            self._insert(table, f"SELECT {', '.join(_quoted(name) for name in staged)} FROM staged", [], staged)
-        finally:
-            self.connection.unregister("staged")
+        chunk = {name: _array(schema.column(name).type, values, length) for name, values in columns.items()}
+        if self.rank is not None:
+            chunk.setdefault("rank", np.full(length, self.rank))
+        chunk["_unit"] = np.full(length, self.unit)
+        self._pending.append((table, chunk))
 
     def add_query(self, table: str, select: str, parameters: Sequence[object] = ()) -> None:
-        if table in self.wanted:
-            self._insert(table, select, parameters, given=())
+        if table not in self.wanted:
+            return
+        self._transaction()
+        self._create(TABLES[table])
+        rank = f", {self.rank} AS rank" if self.rank is not None else ""
+        self.connection.execute(
+            f"INSERT INTO {_stored(table)} BY NAME SELECT *{rank}, {self.unit} AS _unit FROM ({select})",
+            list(parameters),
+        )
 
     def warn(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:
         self.warnings.append(Warning(self.rank, self._relative(file), message, line))
@@ -81,33 +97,41 @@ class Batch:
 
     def begin(self, *, unit: int, rank: int | None, wanted: frozenset[str]) -> None:
         self.unit, self.rank, self.wanted = unit, rank, wanted
-        self.warnings = []
-        self.connection.execute("BEGIN")
+        self.warnings, self._pending = [], []
 
     def commit(self) -> None:
-        self.connection.execute("COMMIT")
+        if self._open:
+            self.connection.execute("COMMIT")
+            self._open = False
+        for table, chunk in self._pending:
+            self._kept[table].append(chunk)
+        self._pending = []
+        for table, chunks in self._kept.items():
+            if sum(len(chunk["_unit"]) for chunk in chunks) > KEPT_ROWS:
+                self._flush(table)
 
     def roll_back(self, error: BaseException, file: Path | None) -> None:
         """Forget the rows of a section that failed; keep the reason."""
-        try:
-            self.connection.execute("ROLLBACK")
-        except duckdb.Error:
-            # The failed statement may have ended the transaction already; the rows are gone either way.
-            pass
-        names = self.connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall()
-        self._created = {name.removeprefix("in_") for (name,) in names}
+        self._pending = []
+        if self._open:
+            try:
+                self.connection.execute("ROLLBACK")
+            except duckdb.Error:
+                # The failed statement may have ended the transaction already; the rows are gone either way.
+                pass
+            self._open = False
+            names = self.connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall()
+            self._created = {name.removeprefix("in_") for (name,) in names}
         line = error.line if isinstance(error, FormatError) else None
         where = (error.file if isinstance(error, FormatError) else None) or file
         self.warnings = [Warning(self.rank, self._relative(where), explain(error), line)]
 
     # -- the end of the batch ----------------------------------------------------------------------------------------
 
-    def rows(self) -> int:
-        return sum(self._count(table) for table in self._created)
-
     def write(self, directory: Path, stem: str) -> dict[str, tuple[str, int]]:
         """Write each table that has rows; returns table → (file name, rows)."""
         written = {}
+        self.flush()
         for table in sorted(self._created):
             count = self._count(table)
             if not count:
@@ -121,19 +145,30 @@ class Batch:
             written[table] = (name, count)
         return written
 
+    def flush(self) -> None:
+        """Insert all kept columns."""
+        for table in list(self._kept):
+            self._flush(table)
+
+    def _flush(self, table: str) -> None:
+        chunks = self._kept.pop(table, [])
+        if not chunks:
+            return
+        self._create(TABLES[table])
+        staged = _joined(chunks)
+        self.connection.register("staged", staged)
+        names = ", ".join(_quoted(name) for name in staged)
+        self.connection.execute(f"INSERT INTO {_stored(table)} BY NAME SELECT {names} FROM staged")
+        self.connection.unregister("staged")
+
     def _count(self, table: str) -> int:
         row = self.connection.execute(f"SELECT count(*) FROM {_stored(table)}").fetchone()
         return int(row[0]) if row else 0
 
-    def _insert(self, table: str, select: str, parameters: Sequence[object], given: Container[str]) -> None:
-        """Insert rows, stamped with their section, and with the part's rank where the reader gave none."""
-        self._create(TABLES[table])
-        stamped = self.rank is not None and "rank" not in given
-        rank = f", {self.rank} AS rank" if stamped else ""
-        self.connection.execute(
-            f"INSERT INTO {_stored(table)} BY NAME SELECT *{rank}, {self.unit} AS _unit FROM ({select})",
-            list(parameters),
-        )
+    def _transaction(self) -> None:
+        if not self._open:
+            self.connection.execute("BEGIN")
+            self._open = True
 
     def _create(self, table: Table) -> None:
         if table.name in self._created:
@@ -196,6 +231,24 @@ def _array(kind: str, values: Values | Any, length: int) -> NDArray[Any]:
         return np.array(values, dtype=dtype)
     filled = [0 if value is None else value for value in values]
     return np.ma.masked_array(np.array(filled, dtype=dtype), mask=mask)
+
+
+def _joined(chunks: list[Chunk]) -> Chunk:
+    """Chunks of one table end to end; a column that some chunks lack is null there."""
+    names = {name: chunk[name].dtype for chunk in chunks for name in chunk}
+    return {name: _concatenated([_column(chunk, name, kind) for chunk in chunks]) for name, kind in names.items()}
+
+
+def _column(chunk: Chunk, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
+    if name in chunk:
+        return chunk[name]
+    length = len(chunk["_unit"])
+    return np.full(length, None) if kind == object else np.ma.masked_all(length, dtype=kind)
+
+
+def _concatenated(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    masked = any(isinstance(array, np.ma.MaskedArray) for array in arrays)
+    return np.ma.concatenate(arrays) if masked else np.concatenate(arrays)
 
 
 def _stored(table: str) -> str:

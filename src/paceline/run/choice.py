@@ -50,9 +50,6 @@ def _by_format(rank: int | None, candidates: list[Part], warnings: list[Warning]
         kept = [part for part in same_format if part is newest or (part.job and part.job == newest.job)]
         if left := [part for part in same_format if part not in kept]:
             others = ", ".join(part.root or "." for part in left[:3]) + (" …" if len(left) > 3 else "")
-            warnings.append(
-                Warning(
-                    rank, newest.root, f"recorded {len(left) + 1} times; this one is the newest, left out: {others}"
-                )
-            )
+            said = f"recorded more than once; this is the newest, left out: {others}"
+            warnings.append(Warning(rank, newest.root, said))
         yield kept

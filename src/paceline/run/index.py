@@ -9,9 +9,11 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
+from paceline.errors import PacelineError
 from paceline.formats.reader import Section
 from paceline.run.batch import new_batch
 from paceline.run.choice import Chosen
@@ -21,7 +23,6 @@ from paceline.storage.tree import Tree
 BATCH_BYTES = 64 << 20
 BATCH_SECTIONS = 256
 POOL_BYTES = 192 << 20
-"""Below this a pool of processes costs more to start than it saves."""
 
 Progress = Callable[[int, int], None]
 """Called with bytes read and bytes to read."""
@@ -56,7 +57,7 @@ def fill(
     chosen: list[Chosen],
     tables: frozenset[str],
     *,
-    workers: int | None = None,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> None:
     """Read what is needed for these tables and not in the store yet; forget what is no longer in the source."""
@@ -68,7 +69,7 @@ def fill(
                 store.save()
             return
         total, done = sum(job.size for job in jobs), 0
-        for outcome in _run(list(_batches(jobs)), tree, store.data, workers=workers, total=total):
+        for outcome in _run(list(_batches(jobs)), tree, store.data, workers=_useful(workers, total)):
             store.manifest.units.update(outcome.units)
             store.manifest.files.update(outcome.files)
             done += outcome.size
@@ -123,9 +124,8 @@ def _batches(jobs: list[Job]) -> Iterator[list[Job]]:
         yield batch
 
 
-def _run(batches: list[list[Job]], tree: Tree, data: Path, *, workers: int | None, total: int) -> Iterable[Outcome]:
+def _run(batches: list[list[Job]], tree: Tree, data: Path, *, workers: int) -> Iterable[Outcome]:
     root = Tree(tree.root, ())
-    workers = workers or (min(os.cpu_count() or 1, len(batches)) if total > POOL_BYTES else 1)
     if workers == 1 or len(batches) == 1:
         yield from (read_batch(batch, root, data, threads=None) for batch in batches)
         return
@@ -136,9 +136,18 @@ def _run(batches: list[list[Job]], tree: Tree, data: Path, *, workers: int | Non
         try:
             for future in futures:
                 yield future.result()
+        except BrokenProcessPool as error:
+            raise PacelineError(
+                "a reading process died (killed, or out of memory)", hint="try again with --workers 1"
+            ) from error
         finally:
             for future in futures:
                 future.cancel()
+
+
+def _useful(workers: int, total: int) -> int:
+    """Below POOL_BYTES starting processes costs more than it saves."""
+    return workers if total > POOL_BYTES else 1
 
 
 def read_batch(batch: list[Job], tree: Tree, data: Path, *, threads: int | None) -> Outcome:

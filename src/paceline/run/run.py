@@ -36,7 +36,7 @@ class Run:
         source: Path,
         *,
         store: Path | None = None,
-        workers: int | None = None,
+        workers: int = 1,
         progress: Progress | None = None,
     ) -> None:
         self.source = source

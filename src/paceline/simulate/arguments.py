@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import NoReturn
 
 import numpy as np
 
@@ -53,22 +54,22 @@ class Arguments:
     def stage(self) -> int:
         return self._several("stage", self.cluster.spec.pp, (self._chosen(self.cluster.spec.pp),))[0]
 
-    def step(self) -> int:
-        """A step number (from 1), never the first one unless asked for or the only one."""
+    def step(self, default: int | None = None) -> int:
+        """A step number (from 1); the seed never chooses the first one unless it is the only one."""
         steps = self.cluster.spec.steps
         word = self._next()
         if not word:
-            return 1 + (1 + self._chosen(steps - 1) if steps > 1 else 0)
+            return default or (2 + self._chosen(steps - 1) if steps > 1 else 1)
         if not word.isdigit() or not 1 <= int(word) <= steps:
             self._refuse(f"steps are 1 to {steps}, not {word!r}")
         return int(word)
 
-    def choice(self, possible: Iterable[str], what: str) -> str:
+    def choice(self, possible: Iterable[str], what: str, default: str = "") -> str:
         options = list(possible)
         word = self._next()
         if word and word not in options:
             self._refuse(f"{what} is one of {', '.join(options)}, not {word!r}")
-        return word or options[self._chosen(len(options))]
+        return word or default or options[self._chosen(len(options))]
 
     def link(self, possible: list[tuple[int, int]]) -> tuple[int, int]:
         word = self._next()
@@ -76,11 +77,11 @@ class Arguments:
             return possible[self._chosen(len(possible))]
         parts = word.split("-")
         link = (int(parts[0]), int(parts[1])) if len(parts) == 2 and all(p.isdigit() for p in parts) else None
-        if link not in possible:
+        if link is None or link not in possible:
             some = ", ".join(f"{source}-{target}" for source, target in possible[:12])
             more = ", …" if len(possible) > 12 else ""
             self._refuse(f"no data goes over link {word!r}; links in use: {some}{more}")
-        return link  # type: ignore[return-value]
+        return link
 
     def _several(self, what: str, count: int, default: tuple[int, ...]) -> tuple[int, ...]:
         word = self._next()
@@ -100,5 +101,5 @@ class Arguments:
     def _next(self) -> str:
         return self.words.pop(0) if self.words else ""
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, why: str) -> NoReturn:
         raise UsageError(f"fault {self.text!r}: {why}", hint=f"usage: {self.usage}")

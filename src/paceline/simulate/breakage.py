@@ -10,7 +10,7 @@ import numpy as np
 from paceline.errors import UsageError
 from paceline.simulate.arguments import Arguments
 from paceline.simulate.cluster import Cluster, Floats
-from paceline.simulate.conditions import Conditions
+from paceline.simulate.conditions import Conditions, healthy
 from paceline.simulate.program import stage_program
 
 
@@ -124,11 +124,9 @@ def host_bound(cluster: Cluster, words: Arguments) -> Broken:
 
 
 def slow_operator(cluster: Cluster, words: Arguments) -> Broken:
-    program = stage_program(cluster.spec, _model(cluster), 0)
-    big = ("MatMulV2", "FlashAttentionScore", "FlashAttentionScoreGrad")
-    types = [*big, *sorted({kernel.type for kernel in program.kernels} - set(big))]
-    # left out: one of the types that take most of a step
-    type = words.choice(types, "the operator type") if words.words and words.words[0] else big[1 + _skip(words) % 2]
+    program = stage_program(cluster.spec, healthy(cluster).model, 0)
+    types = sorted({kernel.type for kernel in program.kernels})
+    type = words.choice(types, "the operator type", default="FlashAttentionScoreGrad")
     ranks, factor = words.ranks(), words.factor(2.0)
     by_rank = _scaled(np.ones(cluster.spec.world), ranks, factor)
     subject = replace(_on(cluster, ranks), operators=(type,))
@@ -143,7 +141,7 @@ def cpu_operators(cluster: Cluster, words: Arguments) -> Broken:
 
 def frequency_drop(cluster: Cluster, words: Arguments) -> Broken:
     ranks, factor = words.ranks(), words.factor(1.25)
-    first = words.step() if words.words and words.words[0] else 1
+    first = words.step(default=1)
     steps = tuple(range(first, cluster.spec.steps + 1))
 
     def apply(now: Conditions) -> Conditions:
@@ -225,8 +223,8 @@ def clock_skew(cluster: Cluster, words: Arguments) -> Broken:
 
 
 def links_in_use(cluster: Cluster) -> list[tuple[int, int]]:
-    """Every link that carries data: the rings of tp, dp and mp, and both directions between pipeline neighbours."""
-    axes = ("tp", "dp", "mp", "next", "previous")
+    """Every link that carries weight: the rings of tp and dp, and both directions between pipeline neighbours."""
+    axes = ("tp", "dp", "next", "previous")
     links = {
         (rank, cluster.group(axis, rank).following(rank))
         for rank in range(cluster.spec.world)

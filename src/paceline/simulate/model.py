@@ -38,11 +38,16 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Costs:
-    """Kernels and message sizes of one layer on one tp shard, for micro-batches of `tokens` tokens."""
+    """Kernels and message sizes of one layer on one tp shard, for micro-batches of `batch` sequences."""
 
-    tokens: int
+    batch: int
+    sequence: int
     hidden: int
     tp: int
+
+    @property
+    def tokens(self) -> int:
+        return self.batch * self.sequence
 
     @property
     def activation_bytes(self) -> int:
@@ -119,10 +124,10 @@ class Costs:
         return Kernel("MatMulV2", CUBE, flops / CUBE_RATE, flops, shapes, ((rows, columns),))
 
     def _flash(self, type: str, passes: float) -> Kernel:
-        """Attention over t tokens: passes · t² · h / tp FLOP, at half the rate of a plain product."""
+        """Attention in b sequences of s tokens: passes · b · s² · h / tp FLOP, at half the rate of a plain product."""
         part = self.hidden // self.tp
-        flops = passes * self.tokens * self.tokens * part
-        shape = (1, self.tokens, part)
+        flops = passes * self.batch * self.sequence**2 * part
+        shape = (self.batch, self.sequence, part)
         return Kernel(type, MIXED, 2 * flops / CUBE_RATE, flops, (shape, shape, shape), (shape,))
 
     def _vector(self, type: str, passes: int, width: int | None = None) -> Kernel:
@@ -140,4 +145,4 @@ class Costs:
 
 def costs_of(spec: ClusterSpec, micro_batches: int) -> Costs:
     """Fewer micro-batches than planned are bigger ones: the global batch stays what it is."""
-    return Costs(tokens=spec.sequence * spec.micro_batches // micro_batches, hidden=spec.hidden, tp=spec.tp)
+    return Costs(spec.micro_batches // micro_batches, spec.sequence, spec.hidden, spec.tp)

@@ -1,0 +1,88 @@
+"""Steps of a torch trace, from its ProfilerStep#N annotations, and how each was spent.
+
+    computing      union of the device's work except communication
+    communication  union of the communication kernels
+    overlapped     |computing ∩ communication|
+    exposed        communication − overlapped
+    free           duration − |computing ∪ communication|
+
+all clipped to the step. In a trace without a device, operators compute and the backend's threads communicate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from paceline.formats.intervals import Times, union
+from paceline.formats.reader import Sink
+
+_STEPS = """
+    CREATE OR REPLACE TEMP TABLE kineto_steps AS
+    WITH annotated AS (
+        SELECT TRY_CAST(substr(name, 14) AS BIGINT) AS step, start, start + duration AS end
+        FROM kineto_spans
+        WHERE starts_with(name, 'ProfilerStep#') AND cat IS DISTINCT FROM 'gpu_user_annotation'
+    ), recorded AS (
+        SELECT 0 AS step, min(start) AS start, max(start + duration) AS end
+        FROM kineto_spans
+        WHERE cat IS DISTINCT FROM 'Trace'
+    )
+    SELECT step, min(start) AS start, max("end") AS end FROM annotated WHERE step IS NOT NULL GROUP BY step
+    UNION ALL
+    SELECT step, start, "end" FROM recorded
+    WHERE start IS NOT NULL AND NOT EXISTS (FROM annotated WHERE step IS NOT NULL)
+"""
+
+_OPERATORS = """
+    SELECT start, start + duration AS end
+    FROM kineto_spans
+    WHERE cat IN ('cpu_op', 'Operator') AND NOT regexp_matches(name, '^(c10d::|record_param_comms$)')
+      AND (pid, tid) NOT IN (SELECT (pid, tid) FROM kineto_talk WHERE name LIKE '%:%' AND name NOT LIKE 'c10d::%')
+"""
+
+
+def stage_steps(sink: Sink) -> None:
+    """A table `kineto_steps` (step, start, end); a trace without annotations is one step 0."""
+    sink.connection.execute(_STEPS)
+
+
+def read_steps(sink: Sink) -> None:
+    if not sink.wants("steps"):
+        return
+    steps = sink.connection.execute('SELECT step, start, "end" FROM kineto_steps ORDER BY start').fetchnumpy()
+    begin, end = steps["start"].astype(np.int64), steps["end"].astype(np.int64)
+    compute, talk = _busy(sink)
+    computing = union(*compute).covered(begin, end)
+    communication = union(*talk).covered(begin, end)
+    either = union(np.concatenate((compute[0], talk[0])), np.concatenate((compute[1], talk[1])))
+    busy = either.covered(begin, end)
+    overlapped = computing + communication - busy
+    sink.add(
+        "steps",
+        {
+            "step": steps["step"],
+            "start": begin,
+            "end": end,
+            "duration": end - begin,
+            "computing": computing,
+            "communication": communication,
+            "overlapped": overlapped,
+            "exposed": communication - overlapped,
+            "free": end - begin - busy,
+            "preparing": either.first_inside(begin, end) - begin,
+        },
+    )
+
+
+def _busy(sink: Sink) -> tuple[tuple[Times, Times], tuple[Times, Times]]:
+    """Intervals of computing and of communication."""
+    [(work,)] = sink.connection.execute("SELECT count(*) FROM kineto_device").fetchall()
+    if work:
+        device = "SELECT start, start + duration AS end FROM kineto_device WHERE talks = {}"
+        return _intervals(device.format("false"), sink), _intervals(device.format("true"), sink)
+    return _intervals(_OPERATORS, sink), _intervals("SELECT start, start + duration AS end FROM kineto_talk", sink)
+
+
+def _intervals(query: str, sink: Sink) -> tuple[Times, Times]:
+    columns = sink.connection.execute(query).fetchnumpy()
+    return columns["start"].astype(np.int64), columns["end"].astype(np.int64)

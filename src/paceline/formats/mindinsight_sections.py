@@ -1,0 +1,157 @@
+"""The sections of one rank in MindInsight's trees: which files are read together, by whom, into which tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from paceline.formats.hccl_execution import Neighbours
+from paceline.formats.minddata import minddata_sections
+from paceline.formats.mindinsight_collectives import CollectiveFiles, read_collectives
+from paceline.formats.mindinsight_flops import read_flops_operators, read_flops_summary
+from paceline.formats.mindinsight_memory import MemoryFiles, read_memory
+from paceline.formats.mindinsight_operators import (
+    KernelFiles,
+    read_aicore_details,
+    read_aicore_types,
+    read_aicpu,
+    read_compute_times,
+    read_gpu_operators,
+    read_kernels,
+)
+from paceline.formats.mindinsight_places import Place
+from paceline.formats.mindinsight_steps import read_steps
+from paceline.formats.mindinsight_timeline import TimelineFiles, read_timeline
+from paceline.formats.mindspore_cpu import cpu_sections
+from paceline.formats.reader import Section, Sink
+from paceline.storage.tree import File
+
+STEP_TRACE = "step_trace_raw_#_detail_time.csv"
+FRAMEWORK = "framework_raw_#.csv"
+KERNELS = "output_timeline_data_#.txt"
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Everything found about one rank; `files` are keyed by their names with # in place of `key`."""
+
+    key: int
+    place: Place
+    stage: int | None
+    near: Neighbours
+    files: Mapping[str, File]
+    analyse: File | None
+    traces: tuple[File, ...]
+
+
+def sections_of(rank: Rank) -> Iterator[Section]:
+    yield _identity(rank)
+    yield from _steps(rank)
+    yield from _collectives(rank)
+    yield from _memory(rank)
+    yield from _flops(rank)
+    yield from _operators(rank)
+    yield from _kernels(rank)
+    yield from _timelines(rank)
+    named = {file.name: file for file in rank.files.values()}
+    yield from minddata_sections(named, rank.key)
+    yield from cpu_sections(named, rank.key)
+
+
+def _section(name: str, tables: set[str], files: tuple[File | None, ...], read: Callable[[Sink], None]) -> Section:
+    return Section(name, frozenset(tables), tuple(file for file in files if file), read)
+
+
+# -- who --------------------------------------------------------------------------------------------------------------
+
+
+def _identity(rank: Rank) -> Section:
+    files = (*rank.place.table, rank.analyse, rank.files.get("hccl_raw_#.csv"), *rank.traces[:1])
+    read = partial(_read_identity, rank.place, rank.stage, rank.near)
+    return _section("identity", {"ranks", "groups"}, files, read)
+
+
+def _read_identity(place: Place, stage: int | None, near: Neighbours, sink: Sink) -> None:
+    sink.add("ranks", {"host": [place.host], "device": [place.device], "stage": [stage], "note": [place.note]})
+    if near.group is not None:
+        sink.add("groups", {"group": [near.group], "kind": ["other"], "index": [near.index]})
+    if near.peer is not None:
+        sink.add("groups", {"group": [near.pair], "kind": ["pp"], "index": [int(near.peer < near.rank)]})
+
+
+# -- what -------------------------------------------------------------------------------------------------------------
+
+
+def _steps(rank: Rank) -> Iterator[Section]:
+    trace = rank.files.get(STEP_TRACE)
+    if trace or rank.analyse:
+        read = partial(read_steps, trace and trace.path, rank.analyse and rank.analyse.path)
+        yield _section("steps", {"steps"}, (trace, rank.analyse), read)
+
+
+def _collectives(rank: Rank) -> Iterator[Section]:
+    trace, raw = rank.files.get(STEP_TRACE), rank.files.get("hccl_raw_#.csv")
+    if trace or raw or rank.traces:
+        raw = None if rank.traces else raw
+        files = CollectiveFiles(
+            trace.path if trace else None, raw.path if raw else None, tuple(file.path for file in rank.traces)
+        )
+        tables = {"collectives"} | ({"transfers"} if raw or rank.traces else set())
+        tables |= {"packets"} if rank.traces else set()
+        # The section's first file is the one a failure is blamed on.
+        yield _section(
+            "collectives", tables, (raw, *rank.traces, trace), partial(read_collectives, files, rank.near)
+        )  # fmt: skip
+
+
+def _memory(rank: Rank) -> Iterator[Section]:
+    names = ("memory_usage_#.pb", "memory_usage_summary_#.json", "memory_usage_details_#.json")
+    plan, summary, details = (rank.files.get(name) for name in names)
+    if plan or summary or details:
+        files = MemoryFiles(plan and plan.path, summary and summary.path, details and details.path)
+        tables = {"ranks_memory"} | ({"memory"} if plan or details else set())
+        yield _section("memory", tables, (summary, details, plan), partial(read_memory, files))
+
+
+def _flops(rank: Rank) -> Iterator[Section]:
+    if summary := rank.files.get("flops_summary_#.json"):
+        yield _section("flops", {"flops"}, (summary,), partial(read_flops_summary, summary.path))
+    if operators := rank.files.get("flops_#.txt"):
+        yield _section("flops of operators", {"flops"}, (operators,), partial(read_flops_operators, operators.path))
+
+
+def _operators(rank: Rank) -> Iterator[Section]:
+    framework = rank.files.get(FRAMEWORK)
+    described = framework.path if framework else None
+    if types := rank.files.get("aicore_intermediate_#_type.csv"):
+        yield _section("operator types", {"operators"}, (types,), partial(read_aicore_types, types.path))
+    if details := rank.files.get("aicore_intermediate_#_detail.csv"):
+        read = partial(read_aicore_details, details.path, described)
+        yield _section("operators", {"operators"}, (details, framework), read)
+    elif times := rank.files.get("output_op_compute_time_#.txt"):
+        read = partial(read_compute_times, times.path, described)
+        yield _section("operators", {"operators"}, (times, framework), read)
+    for level in ("type", "detail"):
+        if gpu := rank.files.get(f"gpu_op_{level}_info_#.csv"):
+            read_gpu = partial(read_gpu_operators, gpu.path, "type" if level == "type" else "name")
+            yield _section(f"GPU operators by {level}", {"operators"}, (gpu,), read_gpu)
+
+
+def _kernels(rank: Rank) -> Iterator[Section]:
+    framework, trace = rank.files.get(FRAMEWORK), rank.files.get(STEP_TRACE)
+    if kernels := rank.files.get(KERNELS):
+        files = KernelFiles(kernels.path, framework and framework.path, trace and trace.path)
+        yield _section("kernels", {"kernels"}, (kernels, framework, trace), partial(read_kernels, files))
+    if aicpu := rank.files.get("aicpu_intermediate_#.csv"):
+        yield _section(
+            "AI CPU", {"operators", "kernels"}, (aicpu, trace), partial(read_aicpu, aicpu.path, trace and trace.path)
+        )
+
+
+def _timelines(rank: Rank) -> Iterator[Section]:
+    trace, kernels = rank.files.get(STEP_TRACE), rank.files.get(KERNELS)
+    for name in ("ascend_timeline_display_#.json", "gpu_timeline_display_#.json", "timeline_display_#.json"):
+        if timeline := rank.files.get(name):
+            files = TimelineFiles(timeline.path, trace and trace.path, kernels and kernels.path)
+            yield _section("timeline", {"events"}, (timeline, trace, kernels), partial(read_timeline, files))
