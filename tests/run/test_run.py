@@ -197,3 +197,15 @@ def test_the_default_store_lies_in_the_cache(source: Path, tmp_path: Path, monke
         run.table("steps")
     assert [path.name.rpartition("-")[0] for path in (tmp_path / "cache").iterdir()] == ["run"]
     assert sorted(os.listdir(source)) == ["node0", "node1"]
+
+
+def test_merged_outputs_beside_their_inputs_are_not_counted_twice(source: Path) -> None:
+    output = source / "cluster_analysis_output"
+    output.mkdir()
+    header = "Step,Type,Index,Computing,Communication(Not Overlapped),Overlapped,Communication,Free\n"
+    (output / "cluster_step_trace_time.csv").write_text(header + "1,rank,0,1,2,3,4,5\n1,rank,1,1,2,3,4,5\n")
+    with opened(source) as run:
+        assert run.sql("SELECT count(*) FROM steps").fetchall() == [(4,)]
+    with paceline.open(output, store=source.parent / "other") as run:
+        assert run.sql("SELECT rank, computing FROM steps ORDER BY rank").fetchall() == [(0, 1000), (1, 1000)]
+        assert run.formats == ["cluster-analysis"]

@@ -27,7 +27,7 @@ _SAMPLES = ("-top1", "-middle", "-bottom1", "-bottom2", "-bottom3")
 Decoded = TypeVar("Decoded")
 
 
-class _Time(msgspec.Struct, rename={"start": "Start Timestamp(us)", "elapse": "Elapse Time(ms)",
+class Time(msgspec.Struct, rename={"start": "Start Timestamp(us)", "elapse": "Elapse Time(ms)",
                                     "transit": "Transit Time(ms)", "wait": "Wait Time(ms)",
                                     "sync": "Synchronization Time(ms)", "idle": "Idle Time(ms)"}):  # fmt: skip
     elapse: float
@@ -38,22 +38,22 @@ class _Time(msgspec.Struct, rename={"start": "Start Timestamp(us)", "elapse": "E
     idle: float | None = None
 
 
-class _Transport(msgspec.Struct, rename={"size": "Transit Size(MB)", "packets": "Size Distribution"}):
+class Transport(msgspec.Struct, rename={"size": "Transit Size(MB)", "packets": "Size Distribution"}):
     size: float = 0.0
     packets: dict[str, tuple[float, float]] = {}
 
 
-class _Operation(msgspec.Struct, rename={"time": "Communication Time Info", "links": "Communication Bandwidth Info"}):
-    time: _Time
-    links: dict[str, _Transport] = {}
+class Operation(msgspec.Struct, rename={"time": "Communication Time Info", "links": "Communication Bandwidth Info"}):
+    time: Time
+    links: dict[str, Transport] = {}
 
 
 class _Operations(msgspec.Struct):
-    p2p: dict[str, _Operation] = {}
-    collective: dict[str, _Operation] = {}
+    p2p: dict[str, Operation] = {}
+    collective: dict[str, Operation] = {}
 
 
-class _Link(msgspec.Struct, rename={"transport": "Transport Type", "size": "Transit Size(MB)",
+class Link(msgspec.Struct, rename={"transport": "Transport Type", "size": "Transit Size(MB)",
                                     "time": "Transit Time(ms)"}):  # fmt: skip
     transport: str
     size: float
@@ -61,8 +61,8 @@ class _Link(msgspec.Struct, rename={"transport": "Transport Type", "size": "Tran
 
 
 class _Matrix(msgspec.Struct):
-    p2p: dict[str, dict[str, _Link]] = {}
-    collective: dict[str, dict[str, _Link]] = {}
+    p2p: dict[str, dict[str, Link]] = {}
+    collective: dict[str, dict[str, Link]] = {}
 
 
 _COMMUNICATION = msgspec.json.Decoder(dict[str, _Operations])
@@ -71,11 +71,11 @@ _MATRIX = msgspec.json.Decoder(dict[str, _Matrix])
 
 def read_communication(path: Path, sink: Sink) -> None:
     """collectives and packets, one row per operator and step."""
-    recorded = [_Recorded(step, name, operation) for step, name, operation in _operations(path)]
-    sink.add("collectives", _collectives(recorded))
+    recorded = [Recorded(step, name, operation) for step, name, operation in _operations(path)]
+    sink.add("collectives", collective_columns(recorded))
     packets: dict[str, list[Any]] = defaultdict(list)
     for collective in recorded:
-        _append_packets(packets, collective)
+        append_packets(packets, collective)
     sink.add("packets", packets)
 
 
@@ -86,7 +86,7 @@ def read_matrix(path: Path, sink: Sink) -> None:
         step = step_number(step_name, path)
         for operations in (matrix.p2p, matrix.collective):
             for name, links in _sums(operations, sink, path):
-                _append_links(columns, step, name, links, path)
+                append_links(columns, step, name, links, path)
     sink.add("transfers", {**columns, "scope": "group"} if columns else {})
 
 
@@ -114,12 +114,12 @@ def step_number(text: str, path: Path) -> int:
     return int(digits or 0)
 
 
-class _Recorded:
+class Recorded:
     """An operator of one step with its name taken apart."""
 
     __slots__ = ("group", "links", "name", "sequence", "step", "time")
 
-    def __init__(self, step: int, name: str, operation: _Operation) -> None:
+    def __init__(self, step: int, name: str, operation: Operation) -> None:
         self.step = step
         self.name, _, group = name.partition("@")
         self.group = group or None
@@ -127,7 +127,7 @@ class _Recorded:
         self.time, self.links = operation.time, operation.links
 
 
-def _operations(path: Path) -> Iterator[tuple[int, str, _Operation]]:
+def _operations(path: Path) -> Iterator[tuple[int, str, Operation]]:
     for step_name, kinds in decode_file(_COMMUNICATION, path).items():
         step = step_number(step_name, path)
         for operations in (kinds.p2p, kinds.collective):
@@ -136,7 +136,7 @@ def _operations(path: Path) -> Iterator[tuple[int, str, _Operation]]:
                     yield step, name, operation
 
 
-def _collectives(recorded: list[_Recorded]) -> dict[str, Any]:
+def collective_columns(recorded: list[Recorded]) -> dict[str, Any]:
     times = [collective.time for collective in recorded]
     return {
         "step": [collective.step for collective in recorded],
@@ -154,7 +154,7 @@ def _collectives(recorded: list[_Recorded]) -> dict[str, Any]:
     }
 
 
-def _moved(links: dict[str, _Transport]) -> float | None:
+def _moved(links: dict[str, Transport]) -> float | None:
     """MB to other ranks: RDMA + SDMA, where SDMA may only be given as its parts."""
     if not links:
         return None
@@ -164,7 +164,7 @@ def _moved(links: dict[str, _Transport]) -> float | None:
     return total + sum(links[part].size for part in _SDMA_PARTS if part in links)
 
 
-def _append_packets(columns: dict[str, list[Any]], collective: _Recorded) -> None:
+def append_packets(columns: dict[str, list[Any]], collective: Recorded) -> None:
     for transport, moved in collective.links.items():
         for size, (count, duration) in moved.packets.items():
             columns["step"].append(collective.step)
@@ -177,7 +177,7 @@ def _append_packets(columns: dict[str, list[Any]], collective: _Recorded) -> Non
             columns["duration"].append(round(duration * _MS))
 
 
-def _sums(operations: dict[str, dict[str, _Link]], sink: Sink, path: Path) -> Iterator[tuple[str, dict[str, _Link]]]:
+def _sums(operations: dict[str, dict[str, Link]], sink: Sink, path: Path) -> Iterator[tuple[str, dict[str, Link]]]:
     """The entries that add up to everything: "-total" ones, and operators recorded one by one."""
     sampled, summed = set(), set()
     for name, links in operations.items():
@@ -193,7 +193,7 @@ def _sums(operations: dict[str, dict[str, _Link]], sink: Sink, path: Path) -> It
         sink.warn(f"{stem} of group {group} has samples but no total; its links are left out", file=path)
 
 
-def _append_links(columns: dict[str, list[Any]], step: int, name: str, links: dict[str, _Link], path: Path) -> None:
+def append_links(columns: dict[str, list[Any]], step: int, name: str, links: dict[str, Link], path: Path) -> None:
     plain, _, group = name.partition("@")
     sequence = hccl_sequence(plain)
     for ends, link in links.items():

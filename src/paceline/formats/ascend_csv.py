@@ -172,6 +172,8 @@ def _kernel_column(column: str, source: str) -> str:
         return f"(TRY_CAST({cell} AS DECIMAL(30, 3)) * 1000)::BIGINT AS {column}"
     if column in ("step", "stream"):
         return f"TRY_CAST({cell} AS BIGINT) AS {column}"
+    if column == "core":  # older CANN says HCCL
+        return f"if({cell} = 'HCCL', 'COMMUNICATION', {cell}) AS core"
     return f"{cell} AS {column}"
 
 

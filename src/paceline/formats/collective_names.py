@@ -24,7 +24,7 @@ _OPS: tuple[tuple[str, str], ...] = (
     ("reduce", "reduce"),
 )
 
-_HCOM = re.compile(r"hcom_(?P<op>[A-Za-z]+?)_*_(?P<group>\d+)_(?P<sequence>\d+)_(?P<part>\d+)")
+_HCOM = re.compile(r"hcom_(?P<op>[A-Za-z]+?)_*_(?P<group>\d+)_(?P<sequence>\d+)(?:_(?P<part>\d+))?")
 
 _KINDS: tuple[tuple[str, str], ...] = (
     ("default_group", "world"), ("default_pg", "world"), ("hccl_world_group", "world"), ("nccl_world_group", "world"),
@@ -48,8 +48,8 @@ def op_of(name: str) -> str:
 def hccl_sequence(name: str) -> int | None:
     """The number that is equal on every rank of a group for the same HCCL collective, or None.
 
-    >>> hccl_sequence("hcom_allReduce__612_4_1@5862276093215481612")
-    4
+    >>> hccl_sequence("hcom_allReduce__612_4_1@5862276093215481612"), hccl_sequence("hcom_send__822_0")
+    (4, 0)
     """
     found = _HCOM.search(name)
     return int(found["sequence"]) if found else None

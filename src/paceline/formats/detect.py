@@ -16,6 +16,7 @@ READERS: tuple[str, ...] = (
     "mindinsight",
     "kineto",
     "osdi_straggler",
+    "cluster_analysis",
     "rank_table",
 )
 """Modules of this package, most preferred first: where two formats hold the same rank and table, the first wins."""

@@ -29,14 +29,15 @@ class Union:
         at = np.searchsorted(self.ends, begin, side="right")
         first = np.maximum(self.starts[np.minimum(at, len(self.starts) - 1)], begin)
         missing = (at == len(self.starts)) | (first >= end)
-        return np.ma.masked_array(first, mask=missing)  # type: ignore[no-untyped-call]
+        return np.ma.masked_array(first, mask=missing)
 
     def _up_to(self, time: Times) -> Times:
         if not len(self.starts):
             return np.zeros(len(time), dtype=np.int64)
         at = np.maximum(np.searchsorted(self.starts, time, side="right") - 1, 0)
-        inside = np.clip(time - self.starts[at], 0, self.ends[at] - self.starts[at])
-        return self.before[at] + inside
+        inside: Times = np.clip(time - self.starts[at], 0, self.ends[at] - self.starts[at])
+        covered: Times = self.before[at] + inside
+        return covered
 
 
 def union(starts: Times, ends: Times) -> Union:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -84,10 +84,7 @@ class MindInsight:
         if not found:
             return
         places = find_places(tree, found)
-        jobs: dict[str, dict[Owner, _Found]] = defaultdict(dict)
-        for owner, files in found.items():
-            jobs[_job_of(owner.directory)][owner] = files
-        for members in jobs.values():
+        for members in _jobs(found, places):
             yield from self._parts(members, places)
 
     def _parts(self, members: dict[Owner, _Found], places: Mapping[Owner, Place]) -> Iterator[Part]:
@@ -183,6 +180,16 @@ def _newest(files: _Found) -> str:
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
+
+
+def _jobs(found: dict[Owner, _Found], places: Mapping[Owner, Place]) -> Iterable[dict[Owner, _Found]]:
+    """Everything is one job (hosts may have a directory each), unless some rank was recorded twice."""
+    if len({places[owner].rank for owner in found}) == len(found):
+        return [found]
+    jobs: dict[str, dict[Owner, _Found]] = defaultdict(dict)
+    for owner, files in found.items():
+        jobs[_job_of(owner.directory)][owner] = files
+    return jobs.values()
 
 
 def _job_of(directory: str) -> str:

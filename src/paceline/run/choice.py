@@ -30,14 +30,28 @@ def choose(parts: Iterable[Part]) -> tuple[list[Chosen], list[Warning]]:
     for part in parts:
         by_rank[part.rank].append(part)
         warnings += [Warning(part.rank, None, note) for note in part.notes]
-    chosen = [Chosen(part, part.tables) for part in by_rank.pop(None, [])]
+    unranked = by_rank.pop(None, [])
+    chosen: list[Chosen] = []
     for rank, candidates in sorted(by_rank.items(), key=lambda item: item[0] or 0):
         supplied: set[str] = set()
         for kept in _by_format(rank, candidates, warnings):
             tables = frozenset().union(*(part.tables for part in kept)) - supplied | SHARED
             chosen += [Chosen(part, part.tables & tables) for part in kept]
             supplied |= tables
-    return chosen, warnings
+    return chosen + _whole_cluster(unranked, chosen), warnings
+
+
+def _whole_cluster(parts: list[Part], ranked: list[Chosen]) -> list[Chosen]:
+    """Parts that hold many ranks supply what no rank's own recording does: outputs often lie beside their inputs."""
+    supplied = frozenset().union(*(entry.tables for entry in ranked)) - SHARED
+    chosen = []
+    for part in parts:
+        own = part.tables - SHARED
+        if own and own <= supplied:
+            continue
+        chosen.append(Chosen(part, part.tables - supplied))
+        supplied |= own
+    return chosen
 
 
 def _by_format(rank: int | None, candidates: list[Part], warnings: list[Warning]) -> Iterable[list[Part]]:

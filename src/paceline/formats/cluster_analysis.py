@@ -1,0 +1,131 @@
+"""msprof-analyze's `cluster_analysis_output`: all ranks merged into a few files, often all that was brought home.
+
+Ranks are global there, groups are sets of ranks, and totals stand beside their parts: totals are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from paceline.formats.ascend_communication import (
+    Link,
+    Operation,
+    Recorded,
+    append_links,
+    append_packets,
+    collective_columns,
+    decode_file,
+    step_number,
+)
+from paceline.formats.ascend_csv import csv_rows, integer, nanoseconds
+from paceline.formats.reader import Part, Section, Sink
+from paceline.storage.tree import Tree
+
+_TOTALS = ("Total Op Info", "total")
+_RANK_SET = re.compile(r"^\((\d+(?:, \d+)*),?\)$")
+_COMMUNICATION = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Operation]]]])
+_MATRIX = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Link]]]])
+
+
+@dataclass(frozen=True)
+class ClusterAnalysis:
+    name: str = "cluster-analysis"
+
+    def find(self, tree: Tree) -> Iterator[Part]:
+        for directory, files in tree.directories.items():
+            sections = tuple(
+                Section(name, frozenset(tables), (files[name],), partial(read, files[name].path))
+                for name, tables, read in _FILES
+                if name in files
+            )
+            if sections:
+                yield Part(self.name, None, directory, sections)
+
+
+READER = ClusterAnalysis()
+
+
+def _read_steps(path: Path, sink: Sink) -> None:
+    columns: dict[str, list[Any]] = defaultdict(list)
+    for row in csv_rows(path, ("Step", "Type", "Index", "Computing", "Free")):
+        if row["Type"] != "rank":
+            continue
+        computing, free = nanoseconds(row["Computing"]), nanoseconds(row["Free"])
+        exposed = nanoseconds(row.get("Communication(Not Overlapped)"))
+        columns["rank"].append(integer(row["Index"]))
+        columns["step"].append(integer(row["Step"]) or 0)
+        columns["duration"].append((computing or 0) + (exposed or 0) + (free or 0))
+        columns["computing"].append(computing)
+        columns["exposed"].append(exposed)
+        columns["overlapped"].append(nanoseconds(row.get("Overlapped")))
+        columns["communication"].append(nanoseconds(row.get("Communication")))
+        columns["free"].append(free)
+        columns["bubble"].append(nanoseconds(row.get("Bubble")))
+        columns["preparing"].append(nanoseconds(row.get("Preparing")))
+    ranks = sorted(set(columns["rank"]))
+    sink.add("steps", columns)
+    sink.add("ranks", {"rank": ranks, "format": READER.name, "path": path.parent.name} if ranks else {})
+
+
+def _read_communication(path: Path, sink: Sink) -> None:
+    recorded: dict[int, list[Recorded]] = defaultdict(list)
+    groups: dict[str, tuple[int, ...]] = {}
+    for members, steps in decode_file(_COMMUNICATION, path).items():
+        for step_name, operations in steps.items():
+            step = step_number(step_name, path)
+            for name, by_rank in operations.items():
+                if name.startswith(_TOTALS):
+                    continue
+                if ranks := _members(members):
+                    groups[name.partition("@")[2]] = ranks
+                for rank, operation in by_rank.items():
+                    recorded[int(rank)].append(Recorded(step, name, operation))
+    for rank, collectives in recorded.items():
+        packets: dict[str, Any] = defaultdict(list)
+        for collective in collectives:
+            append_packets(packets, collective)
+        sink.add("collectives", {**collective_columns(collectives), "rank": rank})
+        sink.add("packets", {**packets, "rank": rank} if packets else {})
+    _add_groups(groups, sink)
+
+
+def _read_matrix(path: Path, sink: Sink) -> None:
+    columns: dict[str, list[Any]] = defaultdict(list)
+    for steps in decode_file(_MATRIX, path).values():
+        for step_name, operations in steps.items():
+            step = step_number(step_name, path)
+            summed = {name.partition("@")[2] for name in operations if "-total@" in name}
+            for name, links in operations.items():
+                kind, _, group = name.partition("@")
+                if name.startswith(_TOTALS) or (group in summed and not kind.endswith("-total")):
+                    continue
+                append_links(columns, step, name, links, path)
+    sink.add("transfers", {**columns, "rank": columns["src"], "scope": "global"} if columns else {})
+
+
+def _members(text: str) -> tuple[int, ...]:
+    """(0, 8) from "(0, 8)"; nothing for the p2p entry, which mixes groups."""
+    found = _RANK_SET.match(text)
+    return tuple(sorted(map(int, found[1].split(", ")))) if found else ()
+
+
+def _add_groups(groups: dict[str, tuple[int, ...]], sink: Sink) -> None:
+    rows = [(group, index, rank) for group, ranks in groups.items() for index, rank in enumerate(ranks)]
+    if rows:
+        names, indexes, ranks = zip(*rows, strict=True)
+        sink.add("groups", {"group": names, "kind": "other", "index": indexes, "rank": ranks})
+
+
+_FILES = (
+    ("cluster_step_trace_time.csv", ("steps", "ranks"), _read_steps),
+    ("cluster_communication.json", ("collectives", "packets", "groups"), _read_communication),
+    ("cluster_communication_matrix.json", ("transfers",), _read_matrix),
+)

@@ -1,0 +1,307 @@
+"""The SQLite output of torch_npu's profiler: ascend_pytorch_profiler_{rank}.db and analysis.db per rank."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from paceline.simulate.cluster import Cluster
+from paceline.simulate.intervals import union
+from paceline.simulate.layouts.ascend_communication import Talk, large_packet_ratio, matrix_rows, talks_of
+from paceline.simulate.layouts.ascend_csv import allocations
+from paceline.simulate.layouts.ascend_db_schema import ANALYSIS, ENUMS, PROFILER
+from paceline.simulate.layouts.ascend_text import OUTPUT, metadata, profiler_info, write_json
+from paceline.simulate.layouts.layout import detailed
+from paceline.simulate.layouts.spelling import HCOM, NO_RANK, shapes, worker
+from paceline.simulate.memory import memory_of
+from paceline.simulate.model import CPU, VECTOR
+from paceline.simulate.recording import Recording
+
+Row = tuple[object, ...]
+COMPUTE_STREAM, COMMUNICATION_STREAM = 2, 40
+MODEL_ID = 4294967295
+FP16, NOTHING = 3, 65535
+STREAM_POINTER = 733279888
+
+
+class AscendDb:
+    def __init__(self, out: Path, cluster: Cluster) -> None:
+        self.out, self.cluster = out, cluster
+
+    def write(self, recording: Recording) -> Path:
+        root = self.out / f"{worker(recording)}_ascend_pt"
+        output = root / OUTPUT
+        output.mkdir(parents=True, exist_ok=True)
+        write_json(root / f"profiler_info_{recording.rank}.json", profiler_info(recording, export="db"))
+        write_json(root / "profiler_metadata.json", metadata(recording))
+        _database(output / "analysis.db", ANALYSIS, _analysis(recording))
+        path = output / f"ascend_pytorch_profiler_{recording.rank}.db"
+        _database(path, PROFILER, _profiler(recording))
+        return path
+
+    def finish(self) -> None:
+        """Every rank stands for itself."""
+
+
+def _database(path: Path, schema: dict[str, str], tables: Iterable[tuple[str, Iterable[Row]]]) -> None:
+    """Unsafe but fast: a database that is never half written, because the directory appears only when all is done."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("BEGIN")
+        for name, columns in schema.items():
+            connection.execute(f"CREATE TABLE {name} ({columns})")
+        for name, rows in tables:
+            marks = ",".join("?" * (schema[name].count(",") + 1))
+            connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
+        if "TASK" in schema:
+            connection.execute("CREATE INDEX TaskIndex ON TASK (startNs, globalTaskId)")
+            connection.execute("CREATE INDEX CommunicationTaskIndex ON COMMUNICATION_TASK_INFO (globalTaskId)")
+        connection.execute("COMMIT")
+
+
+# ---- analysis.db -----------------------------------------------------------------------------------------------
+
+
+def _analysis(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
+    yield "StepTraceTime", _step_trace(recording)
+    yield "CommAnalyzerTime", _times(recording)
+    yield "CommAnalyzerBandwidth", _bandwidths(recording)
+    yield "CommAnalyzerMatrix", _matrix(recording)
+
+
+def _step_trace(recording: Recording) -> Iterator[Row]:
+    steps = recording.steps
+    columns = (
+        steps.computing, steps.exposed, steps.overlapped, steps.communication, steps.free,
+        steps.duration - steps.bubble, steps.bubble, steps.exposed - steps.bubble, steps.first_work - steps.start,
+    )  # fmt: skip
+    yield from zip(map(str, steps.number.tolist()), *((column / 1000).tolist() for column in columns), strict=True)
+
+
+def _times(recording: Recording) -> Iterator[Row]:
+    for step, talk in _all_talks(recording):
+        times = (talk.duration / 1e6, talk.transit / 1e6, talk.wait / 1e6, talk.sync / 1e6, 0)
+        yield (talk.name, talk.group, talk.start / 1000, *times, f"step{step}", talk.section)
+
+
+def _bandwidths(recording: Recording) -> Iterator[Row]:
+    """One row per packet size; HCCS traffic is told again in the sum called SDMA."""
+    for step, talk in _all_talks(recording):
+        wire = talk.wire
+        if not wire.sends:
+            continue
+        whole = (wire.bytes / 1e6, talk.transit / 1e6, round(wire.bytes / talk.transit, 4))
+        tail = (f"step{step}", talk.section)
+        for size, count, time in wire.packet_times(talk.transit):
+            packed = (large_packet_ratio(wire), size / 1e6, count, time / 1e6)
+            yield (talk.name, talk.group, wire.transport.name, *whole, *packed, *tail)
+        if wire.transport.name == "HCCS":
+            yield (talk.name, talk.group, "SDMA", *whole, 0, 0, 0, 0, *tail)
+
+
+def _matrix(recording: Recording) -> Iterator[Row]:
+    for step in recording.steps.number.tolist():
+        for section, kind, group, link in matrix_rows(recording, step):
+            ends = (str(link.source), str(link.target), link.transport)
+            values = (link.size / 1e6, link.time / 1e6, link.bandwidth)
+            yield (kind, group, *ends, *values, f"step{step}", section, link.op_name)
+
+
+def _all_talks(recording: Recording) -> Iterator[tuple[int, Talk]]:
+    for step in recording.steps.number.tolist():
+        for talk in talks_of(recording, step):
+            yield step, talk
+
+
+# ---- ascend_pytorch_profiler_{rank}.db -------------------------------------------------------------------------
+
+
+class _Strings:
+    """STRING_IDS: every text once."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self.ids.setdefault(text, len(self.ids))
+
+    def rows(self) -> Iterator[Row]:
+        yield from ((number, text) for text, number in self.ids.items())
+
+
+def _profiler(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
+    strings = _Strings()
+    yield from _identity(recording)
+    yield from ENUMS.items()
+    yield "STEP_TIME", zip(
+        recording.steps.number.tolist(), recording.steps.start.tolist(), recording.steps.end.tolist(), strict=True
+    )
+    yield "COMMUNICATION_OP", _operators(recording, strings)
+    if detailed(recording):
+        tasks, infos = _communication_tasks(recording, strings)
+        yield "TASK", tasks
+        yield "COMMUNICATION_TASK_INFO", infos
+        yield "TASK", _compute_tasks(recording, strings)
+        yield "COMPUTE_TASK_INFO", _compute_infos(recording, strings)
+        yield "CANN_API", _launches(recording, strings)
+        yield "PYTORCH_API", _python(recording, strings)
+        yield "OVERLAP_ANALYSIS", _overlap(recording)
+        yield "AICORE_FREQ", _frequencies(recording)
+        yield "MEMORY_RECORD", _memory(recording, strings)
+        yield "OP_MEMORY", _operator_memory(recording, strings)
+    yield "STRING_IDS", strings.rows()
+
+
+def _identity(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
+    cluster, rank = recording.cluster, recording.rank
+    device = cluster.device(rank)
+    told = {"SCHEMA_VERSION_MICRO": "0", "SCHEMA_VERSION_MINOR": "0", "SCHEMA_VERSION_MAJOR": "1", "SCHEMA_VERSION": "1.0.0"}
+    told |= {name: msgspec.json.encode(value).decode() for name, value in metadata(recording).items()}
+    yield "SESSION_TIME_INFO", [(int(recording.steps.start[0]), int(recording.steps.end[-1]))]
+    yield "NPU_INFO", [(device, "Ascend910B")]
+    yield "HOST_INFO", [(str(3538958389648580000 + cluster.host(rank)), cluster.host_name(rank))]
+    yield "RANK_DEVICE_MAP", [(rank, device)]
+    yield "META_DATA", list(told.items())
+
+
+def _operators(recording: Recording, strings: _Strings) -> Iterator[Row]:
+    ring = strings("RING")
+    for number, (_, talk) in enumerate(_all_talks(recording), start=1):
+        wire = talk.wire
+        yield (
+            strings(talk.name), talk.start, talk.start + talk.duration, 500_000 + number, strings(wire.group.id), number,
+            0, 0, FP16, ring, wire.message.payload // 2, strings(f"hcom_{HCOM[wire.op]}_"),
+        )  # fmt: skip
+
+
+def _communication_tasks(recording: Recording, strings: _Strings) -> tuple[list[Row], list[Row]]:
+    """Per operator: wait for the last arrival, move the data, wait for the ring; global ids from 1,000,000 on."""
+    tasks: list[Row] = []
+    infos: list[Row] = []
+    device, pid = recording.cluster.device(recording.rank), 10_000 + recording.rank
+    for operator, (_, talk) in enumerate(_all_talks(recording), start=1):
+        for name, kind, start, duration, ends, codes, size in _tasks(talk):
+            id = 1_000_000 + len(tasks)
+            tasks.append((
+                start, start + duration, device, 500_000 + operator, id, pid, strings(kind), NO_RANK,
+                COMMUNICATION_STREAM, len(tasks) % 65536, MODEL_ID,
+            ))  # fmt: skip
+            infos.append((
+                strings(talk.name), id, strings(name), 0, strings(talk.wire.group.id), 0, NOTHING, *ends,
+                codes[0], size, FP16, codes[1], operator,
+            ))  # fmt: skip
+    return tasks, infos
+
+
+def _tasks(talk: Talk) -> Iterator[tuple[str, str, int, int, tuple[int, int], tuple[int, int], int]]:
+    """(task, hardware task, start, duration, (src, dst), (transport, link), bytes)."""
+    wire, moving = talk.wire, talk.start + talk.sync
+    if talk.sync:
+        yield "Notify_Wait", "Notify Wait", talk.start, talk.sync, (NO_RANK, wire.source), (2, NOTHING), 0
+    if wire.sends:
+        ends = (wire.source, wire.target)
+        if wire.transport.name == "RDMA":
+            yield "RDMASend", "RDMA", moving, talk.transit, ends, (1, 3), wire.bytes
+        else:
+            name = "Reduce_Inline" if "reduce" in wire.op else "Memcpy"
+            yield name, "SDMA", moving, talk.transit, ends, (0, 1), wire.bytes
+    rest = talk.wait - talk.sync
+    if rest:
+        ends = (wire.target, wire.source)
+        yield "Notify_Wait", "Notify Wait", moving + talk.transit, rest, ends, (2, NOTHING), 0
+
+
+def _compute_tasks(recording: Recording, strings: _Strings) -> Iterator[Row]:
+    device, pid = recording.cluster.device(recording.rank), 10_000 + recording.rank
+    hardware = {CPU: "KERNEL_AICPU", VECTOR: "KERNEL_AIVEC"}
+    kinds = [strings(hardware.get(kernel.core, "KERNEL_AICORE")) for kernel in recording.program.kernels]
+    kernels = recording.kernels
+    ends = (kernels.start + kernels.duration).tolist()
+    rows = zip(kernels.start.tolist(), ends, kernels.template.tolist(), strict=True)
+    for number, (start, end, template) in enumerate(rows, start=1):
+        yield (
+            start, end, device, number, number, pid, kinds[template], NO_RANK, COMPUTE_STREAM, number % 65536, MODEL_ID
+        )  # fmt: skip
+
+
+def _compute_infos(recording: Recording, strings: _Strings) -> Iterator[Row]:
+    known = []
+    for kernel in recording.program.kernels:
+        into, out = len(kernel.inputs), len(kernel.outputs)
+        texts = (
+            ";".join(["ND"] * into), ";".join(["FLOAT16"] * into), shapes(kernel.inputs),
+            ";".join(["ND"] * out), ";".join(["FLOAT16"] * out), shapes(kernel.outputs),
+        )  # fmt: skip
+        known.append((
+            strings(kernel.name), 40 if kernel.core == VECTOR else 20, strings(kernel.core), strings(kernel.type),
+            *map(strings, texts), strings("N/A"),
+        ))  # fmt: skip
+    for number, template in enumerate(recording.kernels.template.tolist(), start=1):
+        name, blocks, *rest = known[template]
+        yield (name, number, blocks, 0, *rest)
+
+
+def _launches(recording: Recording, strings: _Strings) -> Iterator[Row]:
+    launch, thread = strings("launch"), _thread(recording)
+    kernels = recording.kernels
+    rows = zip(kernels.start.tolist(), kernels.wait.tolist(), strict=True)
+    for number, (start, wait) in enumerate(rows, start=1):
+        yield (start - wait, start - wait + wait // 2, 10000, thread, number, launch)
+
+
+def _python(recording: Recording, strings: _Strings) -> Iterator[Row]:
+    thread, steps = _thread(recording), recording.steps
+    for number, start, end in zip(steps.number.tolist(), steps.start.tolist(), steps.end.tolist(), strict=True):
+        name = strings(f"ProfilerStep#{number}")
+        yield (start, end, thread, None, name, -1, 0, None, None, None, 50001)
+    names = [strings(f"aten::{kernel.type}") for kernel in recording.program.kernels]
+    kernels = recording.kernels
+    rows = zip(kernels.template.tolist(), kernels.start.tolist(), kernels.wait.tolist(), strict=True)
+    for number, (template, start, wait) in enumerate(rows, start=1):
+        yield (start - wait, start, thread, number, names[template], number, 0, None, None, None, 50001)
+
+
+def _thread(recording: Recording) -> int:
+    pid = 10_000 + recording.rank
+    return pid << 32 | pid
+
+
+def _overlap(recording: Recording) -> Iterator[Row]:
+    """type 0 computing, 1 communication, 2 communication not overlapped, 3 free."""
+    device, steps, number = recording.cluster.device(recording.rank), recording.steps, 0
+    for index, step in enumerate(steps.number.tolist()):
+        computing, communicating = recording.computing(step), recording.communicating(step)
+        whole = union(steps.start[index : index + 1], steps.duration[index : index + 1])
+        lanes = (computing, communicating, communicating - computing, whole - computing - communicating)
+        for kind, lane in enumerate(lanes):
+            for start, end in zip(lane.starts.tolist(), lane.ends.tolist(), strict=True):
+                number += 1
+                yield (number, device, start, end, kind)
+
+
+def _frequencies(recording: Recording) -> Iterator[Row]:
+    device = recording.cluster.device(recording.rank)
+    for index, (start, duration) in enumerate(
+        zip(recording.steps.start.tolist(), recording.steps.duration.tolist(), strict=True)
+    ):
+        yield from ((device, start + duration * part // 10, recording.megahertz(index)) for part in range(10))
+
+
+def _memory(recording: Recording, strings: _Strings) -> Iterator[Row]:
+    device, component, samples = recording.cluster.device(recording.rank), strings("PTA"), memory_of(recording)
+    for time, allocated, reserved in zip(
+        samples.time.tolist(), samples.allocated.tolist(), samples.reserved.tolist(), strict=True
+    ):
+        yield (component, time, allocated, reserved, allocated, STREAM_POINTER, device)
+
+
+def _operator_memory(recording: Recording, strings: _Strings) -> Iterator[Row]:
+    device, name = recording.cluster.device(recording.rank), strings("aten::empty")
+    for size, start, end, before, after, reserved in allocations(recording):
+        totals = (before, reserved, before, after, reserved, after)
+        yield (name, size, start, end, end, end - start, end - start, *totals, STREAM_POINTER, device)
