@@ -79,6 +79,7 @@ def test_steps_without_analysis_db_are_computed_to_the_same_split(rank: int, tmp
     output = REAL / f"rank{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
     batch.begin(unit=1, rank=rank, wanted=frozenset({"steps"}))
     read_steps(output / f"ascend_pytorch_profiler_{rank}.db", None, batch)
+    batch.commit()
     assert rows(batch, "steps", split)[0] == pytest.approx(recorded, abs=50)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading import FIXTURES, needs_fixtures, read_all, rows
 
 from paceline.errors import FormatError
 from paceline.formats.hccl_execution import Execution, Link, Packet
@@ -18,11 +17,14 @@ from paceline.formats.hccl_trace import NO_PEER, as_number, read_trace
 from paceline.formats.mindinsight import READER
 from paceline.formats.mindinsight_collectives import name_executions
 from paceline.formats.mindinsight_steps import Step, StepTrace, Window
+from reading import FIXTURES, needs_fixtures, read_all, rows
 
 GOLDEN = FIXTURES / "mindspore-tests" / "tests" / "ut" / "data" / "profiler_data" / "profiler"
 
 
-def task(kind: str, ts: float, dur: float, *, src: int = 1, dst: int = 0, via: str = "SDMA", **more: Any) -> dict[str, Any]:
+def task(
+    kind: str, ts: float, dur: float, *, src: int = 1, dst: int = 0, via: str = "SDMA", **more: Any
+) -> dict[str, Any]:
     tid, size = more.pop("tid", 2), more.pop("size", None)
     args = {"task type": kind, "src rank": src, "dst rank": dst, "transport type": via, "size": size, **more}
     return {"tid": tid, "pid": "6", "ts": ts, "dur": dur, "ph": "X", "name": kind, "args": args}
@@ -82,7 +84,8 @@ def test_golden_traces_lie_where_the_step_trace_saw_them(tmp_path: Path) -> None
 def test_costs_are_those_of_the_main_stream_and_links_those_of_all(tmp_path: Path) -> None:
     path = write_trace(
         tmp_path,
-        task("Notify Wait", 0, 5, via="LOCAL"), task("Memcpy", 5, 10, size=1000), task("Notify Wait", 15, 2, via="LOCAL"),
+        task("Notify Wait", 0, 5, via="LOCAL"), task("Memcpy", 5, 10, size=1000),
+        task("Notify Wait", 15, 2, via="LOCAL"),
         task("Reduce Inline", 3, 7, size=500, tid=1), task("Notify Wait", 0, 99, via="LOCAL", tid=1),
     )  # fmt: skip
     one = read_trace(path)
@@ -148,7 +151,9 @@ def test_directories_are_named_by_time_not_by_order() -> None:
     """Column order is a, b; time order and directory order are b, a."""
     windows = (Window("AllReduce-op1", 1, 500, 600), Window("AllReduce-op2", 1, 100, 200))
     steps = (Step(1, 0, 1000, 1000, 0, 0, 0),)
-    named = name_executions([_execution("allReduce_1_1", 110), _execution("allReduce_2_1", 510)], StepTrace(steps, windows))
+    named = name_executions(
+        [_execution("allReduce_1_1", 110), _execution("allReduce_2_1", 510)], StepTrace(steps, windows)
+    )
     assert [(one.name, one.step, one.start, one.duration) for one in named] == [
         ("AllReduce-op2", 1, 100, 100),
         ("AllReduce-op1", 1, 500, 100),
@@ -160,7 +165,12 @@ def test_overlapping_windows_are_told_apart_by_all_executions() -> None:
         Window("AllReduce-op1", 1, 100, 400), Window("AllReduce-op2", 1, 90, 400),
         Window("AllReduce-op1", 2, 1100, 1200), Window("AllReduce-op2", 2, 1300, 1400),
     )  # fmt: skip
-    executions = [_execution("a_1_1", 110), _execution("a_1_1", 1310, 2), _execution("a_2_1", 110), _execution("a_2_1", 1110, 2)]
+    executions = [
+        _execution("a_1_1", 110),
+        _execution("a_1_1", 1310, 2),
+        _execution("a_2_1", 110),
+        _execution("a_2_1", 1110, 2),
+    ]
     names = [one.name for one in name_executions(executions, StepTrace((), windows))]
     assert names == ["AllReduce-op2", "AllReduce-op2", "AllReduce-op1", "AllReduce-op1"]
 
@@ -200,7 +210,9 @@ def test_one_damaged_trace_costs_only_itself(tmp_path: Path) -> None:
 
 def test_exactly_500_traces_are_said_to_be_cut_off(tmp_path: Path) -> None:
     for k in range(500):
-        write_trace(tmp_path / "hccl_info_0", task("Memcpy", k, 1, size=1), operator=f"allReduce_{k % 5}_1", k=k // 5 + 1)
+        write_trace(
+            tmp_path / "hccl_info_0", task("Memcpy", k, 1, size=1), operator=f"allReduce_{k % 5}_1", k=k // 5 + 1
+        )
     batch, _ = read_all(READER, tmp_path, tmp_path)
     assert [warning.message for warning in batch.warnings] == [
         "transfers are known for 500 collectives (the parser's limit)"
@@ -227,7 +239,7 @@ def test_any_events_give_sound_costs_or_one_error(tmp_path_factory: pytest.TempP
     except FormatError:
         return
     assert one.transit is not None and one.wait is not None and one.sync is not None
-    assert 0 <= one.transit and one.duration is not None and one.duration >= 0
+    assert one.transit >= 0 and one.duration is not None and one.duration >= 0
     assert all(abs(link.duration) < 2**63 and abs(link.bytes or 0) < 2**63 for link in one.links)
 
 

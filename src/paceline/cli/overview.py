@@ -28,6 +28,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "host": ("1 host", "1 台主机"),
     "stages": ("{n} stages", "{n} 个流水线阶段"),
     "steps": ("steps {low}–{high}", "第 {low}–{high} 步"),
+    "one step": ("step {low}", "第 {low} 步"),
     "median": ("median step {ms} ms", "单步中位数 {ms} 毫秒"),
     "no steps": ("no steps recorded", "未记录步"),
     "read": ("{formats}, {mb} MB", "{formats}，{mb} MB"),
@@ -99,7 +100,7 @@ def _headline(run: Run, zh: bool) -> str:
     if low is None:
         parts.append(_word("no steps", zh))
     else:
-        parts += [_word("steps", zh, low=low, high=high), _word("median", zh, ms=_ms(median))]
+        parts += [_word("steps" if high > low else "one step", zh, low=low, high=high), _word("median", zh, ms=_ms(median))]
     parts.append(_word("read", zh, formats=", ".join(run.formats), mb=f"{run.size / 1e6:,.0f}"))
     return " · ".join(parts)
 

@@ -25,7 +25,7 @@ _TABLES = frozenset({"ranks", "groups", "steps", "kernels", "collectives", "even
 
 @dataclass(frozen=True)
 class OsdiStragglerReader:
-    name: str = "osdi_straggler"
+    name: str = "osdi-straggler"
 
     def find(self, tree: Tree) -> Iterator[Part]:
         for file in tree.files:

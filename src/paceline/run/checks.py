@@ -35,7 +35,8 @@ def _unaligned(connection: duckdb.DuckDBPyConnection) -> list[Warning]:
     ).fetchall()
     if not rows:
         return []
-    return [Warning(None, None, f"{_some([row[0] for row in rows])} share no collective with others: own clock kept")]
+    alone = [row[0] for row in rows]
+    return [Warning(None, None, f"{_some(alone)}: no collective shared with another rank, so clocks are not aligned")]
 
 
 def _ragged_steps(connection: duckdb.DuckDBPyConnection) -> list[Warning]:
