@@ -13,6 +13,7 @@ import pytest
 from paceline.formats.mindinsight import READER
 from paceline.formats.mindinsight_groups import LinkEnds, Pipeline, neighbours
 from paceline.run.batch import Batch
+from paceline.simulate import ClusterSpec, simulate
 from paceline.storage.tree import walk
 from reading import FIXTURES, needs_fixtures, read_all, rows
 
@@ -301,3 +302,35 @@ def test_the_other_side_of_a_receive_is_known_for_two_stages_only() -> None:
     assert neighbours(Pipeline(2, 4), ends)[3].peer == 1
     more = {rank: LinkEnds(frozenset({rank % 2}), 1) for rank in range(6)}
     assert neighbours(Pipeline(3, 6), more)[3].peer is None
+
+
+# -- the same job in every layout -------------------------------------------------------------------------------------
+
+
+def _simulated(tmp_path: Path, layout: str) -> Batch:
+    spec = ClusterSpec(hosts=2, devices=2, dp=1, tp=2, pp=2, steps=2, layers=2, micro_batches=2, detail_ranks=1)
+    simulate(tmp_path / layout, spec, [], layout)
+    return read_all(READER, tmp_path / layout, tmp_path)[0]
+
+
+@pytest.mark.parametrize("layout", ["mindinsight-r13", "mindinsight-r21", "msadvisor"])
+def test_one_job_gives_the_same_collectives_in_every_layout(tmp_path: Path, layout: str) -> None:
+    """ms, µs and task traces; files by rank, by device, one directory per rank."""
+    usual, other = _simulated(tmp_path, "mindinsight"), _simulated(tmp_path, layout)
+    columns = "rank, step, op, name, sequence, start, duration, transit, wait, bytes"
+    expected = sorted(rows(usual, "collectives", columns))
+    assert len(expected) > 50
+    assert sorted(rows(other, "collectives", columns)) == expected
+    columns = "rank, step, name, src, dst, scope, transport, bytes, duration"
+    assert sorted(rows(other, "transfers", columns)) == sorted(rows(usual, "transfers", columns))
+    assert [str(warning) for warning in other.warnings] == []
+
+
+def test_a_simulated_job_fills_every_table_of_the_format(tmp_path: Path) -> None:
+    batch = _simulated(tmp_path, "mindinsight")
+    for table in ("ranks", "steps", "collectives", "transfers", "ranks_memory", "flops", "operators", "kernels",
+                  "events", "input_pipeline", "input_steps"):  # fmt: skip
+        assert rows(batch, table), table
+    [(tied,)] = rows(batch, "events", "count(*)", "start BETWEEN (SELECT min(start) FROM in_steps) AND "
+                     "(SELECT max(\"end\") FROM in_steps)")  # fmt: skip
+    assert tied > 0.9 * len(rows(batch, "events"))

@@ -226,6 +226,70 @@ def test_costs_summed_over_planes_are_said(tmp_path: Path) -> None:
     assert "sums over parallel planes" in _messages(batch)[0]
 
 
+@needs_fixtures
+def test_real_output_of_mindspore_2_1_is_microseconds(tmp_path: Path) -> None:
+    """What the r2.1 generator printed for AlexNet: its costs in µs, its links in ms, KB and GB/s."""
+    golden = (FIXTURES / "golden_hccl" / "alexnet_mindspore_r2.1_generator_output.txt").read_text().splitlines()[:3]
+    text = RAW
+    for line in golden:
+        step, _, cost, _, wait, links = line.split(" ", 5)
+        operators = {"AllReduce-op534_0": [step, float(cost), float(wait), json.loads(links)]}
+        text += _raw(step, json.loads(links), operators)
+    batch = _read(tmp_path, hccl_raw_0_csv=text)
+    assert rows(batch, "collectives", "name, step, transit, wait", "step = 1") == [
+        ("AllReduce-op534", 1, 27_026_050, 138_220_550)
+    ]
+    [(size, duration)] = rows(batch, "transfers", "bytes, duration", "step = 1 AND src = 0 AND dst = 1")
+    assert (size, duration) == (49_161_728, 3_205_720)
+    assert rows(batch, "transfers", "transport, bytes", "step = 1 AND src = dst") == [("LOCAL", 28_092_288)]
+
+
+MOVED = st.lists(st.tuples(st.integers(1, 10**7), st.integers(1, 10**9), st.integers(0, 10**7)), min_size=1, max_size=8)
+
+
+@given(MOVED)
+@settings(max_examples=25, deadline=None)
+def test_whatever_was_moved_comes_back_from_either_generation(
+    tmp_path_factory: pytest.TempPathFactory, moved: list[tuple[int, int, int]]
+) -> None:
+    """(ns, bytes, wait ns) per operator → both spellings → the same rows."""
+    for cost_unit, rate_unit in ((1e6, 1e6), (1e3, 1.0)):
+        operators = {}
+        for number, (time, size, wait) in enumerate(moved):
+            links = {"1-0": {"SDMA": [time / 1e6, size / 1e3, size / time * rate_unit]}}
+            operators[f"stream_3_{number}_AllReduce-op{number}"] = ["1", time / cost_unit, wait / cost_unit, links]
+        whole: dict[str, Any] = {"1-0": {"SDMA": [0.0, 0.0, 0.0]}}
+        for *_, links in operators.values():
+            added = zip(whole["1-0"]["SDMA"], links["1-0"]["SDMA"], strict=True)  # type: ignore[index]
+            whole["1-0"]["SDMA"] = [one + other for one, other in added]
+        batch = _read(tmp_path_factory.mktemp("raw"), hccl_raw_0_csv=RAW + _raw(1, whole, operators))
+        assert rows(batch, "collectives", "transit, bytes, wait") == moved
+        assert rows(batch, "transfers", "duration, bytes") == [(time, size) for time, size, _ in moved]
+
+
+NAMES = ("step_trace_raw_0_detail_time_csv", "hccl_raw_0_csv", "flops_0_txt", "flops_summary_0_json",
+         "memory_usage_0_pb", "memory_usage_summary_0_json", "memory_usage_details_0_json",
+         "aicore_intermediate_0_type_csv",
+         "aicore_intermediate_0_detail_csv", "aicpu_intermediate_0_csv", "framework_raw_0_csv",
+         "output_op_compute_time_0_txt")  # fmt: skip
+HEADERS = {"step_trace_raw_0_detail_time_csv": HEADER, "hccl_raw_0_csv": RAW.strip(),
+           "aicore_intermediate_0_type_csv": "kernel_type,total_time,execution_frequency,percent",
+           "aicpu_intermediate_0_csv": "serial_number,kernel_type,total_time,run_start,run_end"}  # fmt: skip
+CELLS = st.lists(st.text('0123456789-.,eE+"{}[]:a\n ', max_size=30) | st.just("1e400") | st.just("9" * 30), max_size=12)
+
+
+@given(CELLS, st.binary(max_size=60))
+@settings(max_examples=40, deadline=None)
+def test_no_content_surprises_a_parser(tmp_path_factory: pytest.TempPathFactory, cells: list[str], tail: bytes) -> None:
+    """Every failure is one the reader explains itself (a FormatError), never another library's exception."""
+    root = tmp_path_factory.mktemp("noise")
+    body = ",".join(cells).encode()
+    plain = {name: HEADERS.get(name, "").encode() + b"\n" + body + tail for name in NAMES}
+    (root / "ascend_cluster_analyse_model-parallel_1_2_0.csv").write_bytes(ANALYSE.encode() + body)
+    batch = _read(root, **plain)
+    assert [message for message in _messages(batch) if "cannot be" in message] == []
+
+
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 

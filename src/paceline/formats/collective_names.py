@@ -28,7 +28,7 @@ _HCOM = re.compile(r"hcom_(?P<op>[A-Za-z]+?)_*_(?P<group>\d+)_(?P<sequence>\d+)(
 
 _KINDS: tuple[tuple[str, str], ...] = (
     ("default_group", "world"), ("default_pg", "world"), ("hccl_world_group", "world"), ("nccl_world_group", "world"),
-    ("world", "world"), ("tensor", "tp"), ("tp", "tp"), ("mp", "tp"), ("pipeline", "pp"), ("pp", "pp"),
+    ("world", "world"), ("tensor", "tp"), ("tp", "tp"), ("pipeline", "pp"), ("pp", "pp"),
     ("expert", "ep"), ("exp", "ep"), ("ep", "ep"), ("context", "cp"), ("cp", "cp"), ("data", "dp"), ("dp", "dp"),
 )  # fmt: skip
 
@@ -71,8 +71,10 @@ def group_hash(group: str) -> str:
 def group_kind(name: str) -> str:
     """dp, tp, pp, ep, cp, world or other, from what a framework calls the group (dp_cp counts as dp).
 
+    Megatron's "mp" spans tensor and pipeline parallel ranks, so it is neither.
+
     >>> group_kind("default_group"), group_kind("dp_cp"), group_kind("mp_exp"), group_kind("embd")
-    ('world', 'dp', 'tp', 'other')
+    ('world', 'dp', 'other', 'other')
     """
     plain = name.lower()
     return next((kind for prefix, kind in _KINDS if plain.startswith(prefix)), "other")

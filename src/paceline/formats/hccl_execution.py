@@ -18,6 +18,9 @@ PARSER_LIMIT = 500
 
 _NUMBER = re.compile(r"-op(\d{1,9})(?!\d)")
 
+_MAX_EXECUTIONS = 9 * 10**8
+"""Keeps a sequence inside 64 bits; no recording comes near."""
+
 POINT_TO_POINT = frozenset({"send", "receive", "send_receive"})
 
 
@@ -113,7 +116,7 @@ class Neighbours:
         because (group, op, sequence) has to be one collective. Ranks of a stage run the same graph, but not in the
         same order (streams overtake each other), so counting in time order would join the wrong ones.
         """
-        if self.group is None:
+        if self.group is None or one.sequence >= _MAX_EXECUTIONS:
             return one.sequence
         numbered = _NUMBER.search(one.name)
         return one.sequence * 10**10 + (int(numbered[1]) if numbered else zlib.crc32(one.name.encode()))

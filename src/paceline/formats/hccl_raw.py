@@ -19,7 +19,7 @@ import msgspec
 
 from paceline.errors import FormatError
 from paceline.formats.hccl_execution import Execution, Link, op_named, transport_of
-from paceline.formats.mindinsight_csv import number, rows, whole
+from paceline.formats.mindinsight_csv import rows, scaled, whole
 from paceline.formats.mindinsight_steps import display_names
 from paceline.formats.reader import Sink
 
@@ -62,7 +62,7 @@ def read_hccl_raw(path: Path, sink: Sink) -> HcclRaw:
 
 def _read_rows(path: Path, sink: Sink) -> Iterator[_Row]:
     for line, cells in rows(path, sink):
-        step = number(cells.get("step_num"))
+        step = scaled(cells.get("step_num"), 1)
         if cells.get("step_num", "").strip() == "-":
             continue
         if step is None:
@@ -70,8 +70,8 @@ def _read_rows(path: Path, sink: Sink) -> Iterator[_Row]:
         links = _decoded(_LINKS, cells.get("link_info"))
         operators = _decoded(_OPERATORS, cells.get("communication_operator_cost"))
         if links is None or operators is None:
-            sink.warn(f"part of step {step:.0f} is not JSON and was left out", file=path, line=line)
-        yield _Row(int(step), links or {}, operators or {})
+            sink.warn(f"part of step {step} is not JSON and was left out", file=path, line=line)
+        yield _Row(step, links or {}, operators or {})
 
 
 def _decoded(decoder: msgspec.json.Decoder[dict[str, T]], cell: str | None) -> dict[str, T] | None:

@@ -30,6 +30,9 @@ NO_PEER = 0xFFFFFFFF
 MAX_NUMBER = 2**53
 """Neither µs of a clock nor bytes of a task reach this; beyond it floats lose whole numbers."""
 
+MAX_SPAN = 86_400e6
+"""µs, a day: no collective lasts as long."""
+
 _COPIES = frozenset({"Memcpy", "Reduce Inline"})
 _LINK_TYPES = frozenset({"HCCS", "PCIE", "SIO", "RDMA"})
 _ITERATION = re.compile(r"^iter(\d+)")
@@ -74,6 +77,8 @@ def read_trace(path: Path) -> Execution:
     tasks = sorted(_tasks(trace.events), key=lambda task: task.start)
     if not tasks:
         raise FormatError("holds no tasks", file=path)
+    if max(task.start + task.duration for task in tasks) - tasks[0].start > MAX_SPAN:
+        raise FormatError("holds tasks that lie days apart: its times are damaged", file=path)
     return _execution(path, trace, tasks)
 
 

@@ -5,6 +5,7 @@
     overlapped     |computing ∩ communication|
     exposed        communication − overlapped
     free           duration − |computing ∪ communication|
+    data_wait      union of the DataLoader's __next__, where it was recorded
 
 all clipped to the step. In a trace without a device, operators compute and the backend's threads communicate.
 """
@@ -41,6 +42,13 @@ _OPERATORS = """
 """
 
 
+_LOADING = """
+    SELECT start, start + duration AS end
+    FROM kineto_spans
+    WHERE starts_with(name, 'enumerate(DataLoader)#') AND cat IS DISTINCT FROM 'gpu_user_annotation'
+"""
+
+
 def stage_steps(sink: Sink) -> None:
     """A table `kineto_steps` (step, start, end); a trace without annotations is one step 0."""
     sink.connection.execute(_STEPS)
@@ -57,6 +65,7 @@ def read_steps(sink: Sink) -> None:
     either = union(np.concatenate((compute[0], talk[0])), np.concatenate((compute[1], talk[1])))
     busy = either.covered(begin, end)
     overlapped = computing + communication - busy
+    loading = _intervals(_LOADING, sink)
     sink.add(
         "steps",
         {
@@ -64,6 +73,7 @@ def read_steps(sink: Sink) -> None:
             "start": begin,
             "end": end,
             "duration": end - begin,
+            "data_wait": union(*loading).covered(begin, end) if len(loading[0]) else None,
             "computing": computing,
             "communication": communication,
             "overlapped": overlapped,

@@ -138,7 +138,7 @@ def _names_of_directories(executions: Sequence[Execution], windows: Sequence[Win
         start = one.start or 0
         end = start + (one.duration or 0)
         fits = (starts <= start) & (start <= ends) & ((ops == one.op) | (ops == "other"))
-        for index in np.flatnonzero(fits):
+        for index in np.flatnonzero(fits).tolist():
             pair = (one.name, windows[index].name)
             votes[pair] += 1 + int(end <= windows[index].end)
             distance[pair] += start - windows[index].start

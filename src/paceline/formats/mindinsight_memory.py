@@ -198,6 +198,8 @@ def _planned(graph: memoryview) -> Graph:
     positions = tuple(position for position, _ in nodes)
     used = memory_at(positions, [(one.size, one.start, one.end, one.life) for one in tensors])
     names = tuple(name for _, name in nodes)
+    if any(abs(static + value) >= 2**63 for value in used):
+        raise FormatError("is damaged: more memory than 64 bits can count")
     return Graph(names, positions, tuple(static + value for value in used), static)
 
 

@@ -45,11 +45,13 @@ class Owner:
 
 def find_places(tree: Tree, owners: Iterable[Owner]) -> dict[Owner, Place]:
     tables = _read_tables(tree)
-    mapped = {directory for directory, files in tree.directories.items() if MAPPING in files}
+    mapped = {
+        directory: _shown_names(files[MAPPING]) for directory, files in tree.directories.items() if MAPPING in files
+    }
     by_device: dict[str, list[tuple[str, Owner]]] = {}
     places: dict[Owner, Place] = {}
     for owner in owners:
-        root, host = _host_of(tree, owner.directory, mapped)
+        root, host = _host_of(owner.directory, mapped)
         if host is None:
             places[owner] = _by_rank(owner, _nearest(tables, owner.directory))
         else:
@@ -83,14 +85,14 @@ def _nearest(tables: dict[str, _Table], directory: str) -> _Table | None:
     return tables.get("")
 
 
-def _host_of(tree: Tree, directory: str, mapped: set[str]) -> tuple[str, str | None]:
+def _host_of(directory: str, mapped: dict[str, set[str]]) -> tuple[str, str | None]:
     """(root of the cluster, host) where files are named by device, else ("", None)."""
     parts = directory.split("/") if directory else []
     for depth, part in enumerate(parts):
         root = "/".join(parts[:depth])
         if part == CLUSTER and depth + 1 < len(parts):
             return root, parts[depth + 1]
-        if root in mapped and part in _shown_names(tree.directories[root][MAPPING]):
+        if part in mapped.get(root, ()):
             return root, part
     return "", None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from paceline.formats.hccl_execution import Neighbours
 from paceline.formats.minddata import minddata_sections
@@ -63,6 +64,10 @@ def _section(name: str, tables: set[str], files: tuple[File | None, ...], read: 
     return Section(name, frozenset(tables), tuple(file for file in files if file), read)
 
 
+def _path(file: File | None) -> Path | None:
+    return file.path if file else None
+
+
 # -- who --------------------------------------------------------------------------------------------------------------
 
 
@@ -86,7 +91,7 @@ def _read_identity(place: Place, stage: int | None, near: Neighbours, sink: Sink
 def _steps(rank: Rank) -> Iterator[Section]:
     trace = rank.files.get(STEP_TRACE)
     if trace or rank.analyse:
-        read = partial(read_steps, trace and trace.path, rank.analyse and rank.analyse.path)
+        read = partial(read_steps, _path(trace), _path(rank.analyse))
         yield _section("steps", {"steps"}, (trace, rank.analyse), read)
 
 
@@ -94,9 +99,7 @@ def _collectives(rank: Rank) -> Iterator[Section]:
     trace, raw = rank.files.get(STEP_TRACE), rank.files.get("hccl_raw_#.csv")
     if trace or raw or rank.traces:
         raw = None if rank.traces else raw
-        files = CollectiveFiles(
-            trace.path if trace else None, raw.path if raw else None, tuple(file.path for file in rank.traces)
-        )
+        files = CollectiveFiles(_path(trace), _path(raw), tuple(file.path for file in rank.traces))
         tables = {"collectives"} | ({"transfers"} if raw or rank.traces else set())
         tables |= {"packets"} if rank.traces else set()
         # The section's first file is the one a failure is blamed on.
@@ -109,7 +112,7 @@ def _memory(rank: Rank) -> Iterator[Section]:
     names = ("memory_usage_#.pb", "memory_usage_summary_#.json", "memory_usage_details_#.json")
     plan, summary, details = (rank.files.get(name) for name in names)
     if plan or summary or details:
-        files = MemoryFiles(plan and plan.path, summary and summary.path, details and details.path)
+        files = MemoryFiles(_path(plan), _path(summary), _path(details))
         tables = {"ranks_memory"} | ({"memory"} if plan or details else set())
         yield _section("memory", tables, (summary, details, plan), partial(read_memory, files))
 
@@ -123,7 +126,7 @@ def _flops(rank: Rank) -> Iterator[Section]:
 
 def _operators(rank: Rank) -> Iterator[Section]:
     framework = rank.files.get(FRAMEWORK)
-    described = framework.path if framework else None
+    described = _path(framework)
     if types := rank.files.get("aicore_intermediate_#_type.csv"):
         yield _section("operator types", {"operators"}, (types,), partial(read_aicore_types, types.path))
     if details := rank.files.get("aicore_intermediate_#_detail.csv"):
@@ -141,11 +144,11 @@ def _operators(rank: Rank) -> Iterator[Section]:
 def _kernels(rank: Rank) -> Iterator[Section]:
     framework, trace = rank.files.get(FRAMEWORK), rank.files.get(STEP_TRACE)
     if kernels := rank.files.get(KERNELS):
-        files = KernelFiles(kernels.path, framework and framework.path, trace and trace.path)
+        files = KernelFiles(kernels.path, _path(framework), _path(trace))
         yield _section("kernels", {"kernels"}, (kernels, framework, trace), partial(read_kernels, files))
     if aicpu := rank.files.get("aicpu_intermediate_#.csv"):
         yield _section(
-            "AI CPU", {"operators", "kernels"}, (aicpu, trace), partial(read_aicpu, aicpu.path, trace and trace.path)
+            "AI CPU", {"operators", "kernels"}, (aicpu, trace), partial(read_aicpu, aicpu.path, _path(trace))
         )
 
 
@@ -153,5 +156,5 @@ def _timelines(rank: Rank) -> Iterator[Section]:
     trace, kernels = rank.files.get(STEP_TRACE), rank.files.get(KERNELS)
     for name in ("ascend_timeline_display_#.json", "gpu_timeline_display_#.json", "timeline_display_#.json"):
         if timeline := rank.files.get(name):
-            files = TimelineFiles(timeline.path, trace and trace.path, kernels and kernels.path)
+            files = TimelineFiles(timeline.path, _path(trace), _path(kernels))
             yield _section("timeline", {"events"}, (timeline, trace, kernels), partial(read_timeline, files))

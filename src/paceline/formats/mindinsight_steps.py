@@ -20,13 +20,14 @@ from pathlib import Path
 import msgspec
 
 from paceline.errors import FormatError
-from paceline.formats.mindinsight_csv import number, scaled, table
+from paceline.formats.mindinsight_csv import scaled, table
 from paceline.formats.reader import Sink
 
 TICK = 10
 """ns"""
 
 _STREAM = re.compile(r"^stream_(?:ops_\d+|\d+_\d+)_(?=.)")
+_EXECUTION = re.compile(r"(?<=-op)(\d+)_\d+$")
 _START, _END = "_start_point", "_end_point"
 
 
@@ -66,13 +67,14 @@ class StepTrace:
 def display_names(recorded: Iterable[str]) -> dict[str, str]:
     """Recorded operator name → name without its stream, where that is still unique.
 
-    The stream an operator runs on differs between ranks of one stage (stream_36_0_AllReduce-op4542 on rank 0 is
-    stream_39_0_AllReduce-op4542 on rank 1), the rest of the name does not.
+    The stream an operator runs on differs between ranks of one stage (stream_49_0_Send-op610 on rank 0 is
+    stream_36_0_Send-op610 on rank 1 of a real job), the rest of the name does not. MindSpore ≥ 2.1 writes no stream
+    but the number of the execution inside a step: AllReduce-op534_0.
 
     >>> display_names(["stream_36_0_AllReduce-op4542", "stream_10_parallel_0"])
     {'stream_36_0_AllReduce-op4542': 'AllReduce-op4542', 'stream_10_parallel_0': 'stream_10_parallel_0'}
     """
-    plain = {name: _STREAM.sub("", name) for name in recorded}
+    plain = {name: _EXECUTION.sub(r"\1", _STREAM.sub("", name)) for name in recorded}
     seen = Counter(plain.values())
     return {name: short if seen[short] == 1 else name for name, short in plain.items()}
 
@@ -103,14 +105,14 @@ def _step(column: dict[str, int], cells: Sequence[str], *, first: bool) -> Step 
         index = next((column[name] for name in names if name in column), None)
         return None if index is None else scaled(cells[index], TICK)
 
-    step, start, end = number(cells[column["step_num"]]), ticks("start_point"), ticks("end_point")
+    step, start, end = scaled(cells[column["step_num"]], 1), ticks("start_point"), ticks("end_point")
     if step is None or start is None or end is None:
         return None
     wait, total = ticks("iteration_interval"), ticks("total")
     if first and wait == 0 and start == ticks("fp_point"):
         wait = None  # the start of the first step is not recorded; the writer put its first operator there
     return Step(
-        number=int(step), start=start, end=end, duration=end - start if total is None else total,
+        number=step, start=start, end=end, duration=end - start if total is None else total,
         data_wait=wait, forward_backward=ticks("fp_and_bp", "fp"), tail=ticks("tail"),
     )  # fmt: skip
 

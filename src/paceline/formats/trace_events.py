@@ -227,11 +227,11 @@ def _copy_range(source: BinaryIO, target: BinaryIO, start: int, end: int) -> Non
 def _end_of_array(data: mmap.mmap, start: int) -> int | None:
     """Offset behind the "]" that closes the array of events; None when there is none.
 
-    The last `"ph"` of a file stands in the last event. Of the "]" behind it, the first that leaves the well-formed
+    The last key `"ph"` of a file stands in the last event. Of the "]" behind it, the first that leaves the well-formed
     rest of an object closes the events: inside an event the rest has a brace too many, inside a string a quote too
     many. (Looking from the end of the file would find lists that follow the events, such as "INFO".)
     """
-    position = max(data.rfind(b'"ph"', start), start)
+    position = _last_event(data, start)
     for _ in range(_MAX_LISTS_IN_EVENT):
         position = data.find(b"]", position)
         if position < 0 or len(data) - position > _MAX_TAIL:
@@ -240,6 +240,15 @@ def _end_of_array(data: mmap.mmap, start: int) -> int | None:
         if _is_rest_of_object(data[position:]):
             return position
     return None
+
+
+def _last_event(data: mmap.mmap, start: int) -> int:
+    """Where the last key "ph" stands; where the array begins when it has no events."""
+    position = len(data)
+    while (position := data.rfind(b'"ph"', start, position)) >= 0:
+        if data[position + 4 : position + 64].lstrip().startswith(b":"):
+            return position
+    return start
 
 
 def _is_rest_of_object(rest: bytes) -> bool:

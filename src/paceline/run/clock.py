@@ -22,20 +22,20 @@ _SWEEPS = 50
 
 _COLLECTIVE_EDGES = """
     WITH ends AS (
-        SELECT coalesce("group", name) AS tie, op, sequence, rank, start + duration AS finish
+        SELECT coalesce("group", name) AS tie, op, coalesce(step, -1) AS step, sequence, rank, start + duration AS finish
         FROM collectives
         WHERE sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
           AND op NOT IN ('send', 'receive', 'send_receive')
         -- A name executed twice under one number cannot be joined; take it only where it is unique.
-        QUALIFY count(*) OVER (PARTITION BY tie, op, sequence, rank) = 1
+        QUALIFY count(*) OVER (PARTITION BY tie, op, step, sequence, rank) = 1
     ),
     anchors AS (
-        SELECT tie, op, sequence, min(rank) AS anchor, arg_min(finish, rank) AS anchor_finish
-        FROM ends GROUP BY tie, op, sequence HAVING count(*) > 1
+        SELECT tie, op, step, sequence, min(rank) AS anchor, arg_min(finish, rank) AS anchor_finish
+        FROM ends GROUP BY tie, op, step, sequence HAVING count(*) > 1
     ),
     differences AS (
         SELECT anchor, rank, finish - anchor_finish AS difference
-        FROM ends JOIN anchors USING (tie, op, sequence) WHERE rank <> anchor
+        FROM ends JOIN anchors USING (tie, op, step, sequence) WHERE rank <> anchor
     )
     SELECT anchor, rank, quantile_disc(difference, 0.5)::BIGINT AS difference, count(*) AS samples,
            mad(difference - first_difference)

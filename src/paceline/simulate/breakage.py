@@ -35,17 +35,13 @@ class Broken:
 
 def slow_rank(cluster: Cluster, words: Arguments) -> Broken:
     ranks, factor = words.ranks(), words.factor(1.3)
-    return Broken(
-        _on(cluster, ranks), lambda now: replace(now, compute=_scaled(now.compute, ranks, factor)), factor
-    )
+    return Broken(_on(cluster, ranks), lambda now: replace(now, compute=_scaled(now.compute, ranks, factor)), factor)
 
 
 def slow_host(cluster: Cluster, words: Arguments) -> Broken:
     host, factor = words.host(), words.factor(1.2)
     ranks = tuple(rank for rank in range(cluster.spec.world) if cluster.host(rank) == host)
-    return Broken(
-        _on(cluster, ranks), lambda now: replace(now, compute=_scaled(now.compute, ranks, factor)), factor
-    )
+    return Broken(_on(cluster, ranks), lambda now: replace(now, compute=_scaled(now.compute, ranks, factor)), factor)
 
 
 def slow_link(cluster: Cluster, words: Arguments) -> Broken:
@@ -244,6 +240,6 @@ def _on(cluster: Cluster, ranks: Iterable[int]) -> Subject:
 
 
 def _scaled(values: Floats, ranks: Iterable[int], factor: float) -> Floats:
-    scaled = values.copy()
+    scaled: Floats = values.copy()
     scaled[list(ranks)] *= factor
     return scaled

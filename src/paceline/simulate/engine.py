@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.errors import PacelineError
-from paceline.simulate.cluster import Cluster, Ints, ticks
+from paceline.simulate.cluster import Cluster, Floats, Ints, ticks
 from paceline.simulate.conditions import Conditions
 from paceline.simulate.links import TRANSPORTS, packets, wire_time
 from paceline.simulate.program import Message, StageProgram, stage_program
@@ -70,7 +70,8 @@ def run(cluster: Cluster, conditions: Conditions) -> Timeline:
 
 def _run_step(stages: list[_Stage]) -> None:
     while not all(stage.finished for stage in stages):
-        if not any([stage.advance(stages) for stage in stages]):
+        moved = [stage.advance(stages) for stage in stages]
+        if not any(moved):
             raise PacelineError("the simulated schedule is deadlocked: this is a defect of the simulator")
     for stage in stages:
         stage.finish()
@@ -152,10 +153,12 @@ class _Stage:
             case "meet":
                 self.clock = self._meet(index, self.clock + self.message_gap)
             case "launch":
-                self.times.arrival[self.step, index] = self.clock + self.message_gap
+                self.clock = self.clock + self.message_gap
+                self.times.arrival[self.step, index] = self.clock
                 self.buckets.append(index)
             case "send":
-                self.times.arrival[self.step, index] = self.clock + self.message_gap
+                self.clock = self.clock + self.message_gap
+                self.times.arrival[self.step, index] = self.clock
                 self.sent[self.program.messages[index].axis].append(index)
             case "receive":
                 return self._receive(index, stages)
@@ -259,12 +262,12 @@ def _replica_message(program: StageProgram) -> int:
     return next(number for number, message in enumerate(program.messages) if message.axis == "mp")
 
 
-def nominal_links(cluster: Cluster, conditions: Conditions, program: StageProgram) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def nominal_links(cluster: Cluster, conditions: Conditions, program: StageProgram) -> Floats:
     """Time of each message on each rank's own link, before noise: [message, rank of the stage]."""
     spec = cluster.spec
     first = program.stage * spec.stage_size
     table = np.zeros((len(program.messages), spec.stage_size))
-    known: dict[Message, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
+    known: dict[Message, Floats] = {}
     for number, message in enumerate(program.messages):
         if message not in known:
             known[message] = np.array(

@@ -42,9 +42,9 @@ class Packets:
 def chunks(message: Message, ranks: int) -> tuple[int, int]:
     """(number, bytes) of the chunks one rank sends round the ring.
 
-        all_reduce                   2 (n − 1) chunks of payload / n
-        all_gather, reduce_scatter     (n − 1) chunks of payload / n
-        send                                 1 chunk, the payload;  receive: none
+    all_reduce                   2 (n − 1) chunks of payload / n
+    all_gather, reduce_scatter     (n − 1) chunks of payload / n
+    send                                 1 chunk, the payload;  receive: none
     """
     if message.op == "receive":
         return 0, 0

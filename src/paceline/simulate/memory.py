@@ -13,6 +13,7 @@ CAPACITY = 64 << 30  # bytes
 STATIC = 22 << 30  # weights, gradients, optimizer state
 ACTIVATION = 5 << 30  # of one micro-batch in flight, all layers of a stage
 SAMPLES = 40  # per step
+DRIVER = 1 << 30  # what the process holds beside the framework's allocator
 BLOCK = 2 << 20  # what the allocator asks the driver for at once
 
 
@@ -44,9 +45,9 @@ def memory_of(recording: Recording) -> MemorySamples:
     shape = np.minimum(1.0, np.minimum(phase, 1.0 - phase) * 4.0)
     factor = float(recording.conditions.memory[recording.rank])
     top = static_bytes(recording) + ACTIVATION * in_flight / spec.pp * factor
-    top = min(top, 0.985 * CAPACITY)
+    top = min(top, 0.985 * (CAPACITY - DRIVER))
     level = static_bytes(recording) + (top - static_bytes(recording)) * shape
     allocated = np.tile((level // 512 * 512).astype(np.int64), len(steps.number))
     time = (steps.start[:, None] + (steps.duration[:, None] * phase[None, :]).astype(np.int64) // 10 * 10).reshape(-1)
-    reserved = np.minimum(-(-np.maximum.accumulate(allocated) // BLOCK) * BLOCK + 64 * BLOCK, CAPACITY)
+    reserved = np.minimum(-(-np.maximum.accumulate(allocated) // BLOCK) * BLOCK + 64 * BLOCK, CAPACITY - DRIVER)
     return MemorySamples(time, allocated, reserved)

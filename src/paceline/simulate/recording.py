@@ -67,7 +67,8 @@ class Kernels:
 class Talks:
     """One entry per communication operator, in order of its start; `template` points into the program's messages.
 
-    duration = wait + transit;  sync = the part of wait before the first byte;  idle = 0
+    duration = wait + transit;  sync = the part of wait before this rank's first byte;  idle = 0
+    A receiver moves nothing itself: its whole duration is wait (the sender tells the transfer).
     """
 
     step: Ints
@@ -112,7 +113,8 @@ class Recording:
 
     def megahertz(self, index: int) -> int:
         """AI core clock in the index-th step."""
-        return round(NOMINAL_MHZ / self.conditions.frequency[self.rank, int(self.steps.number[index]) - FIRST_STEP])
+        slower = float(self.conditions.frequency[self.rank, int(self.steps.number[index]) - FIRST_STEP])
+        return round(NOMINAL_MHZ / slower)
 
     def without_step(self, number: int) -> Recording:
         """The same recording with a hole."""
@@ -164,9 +166,7 @@ def _kernels(timeline: Timeline, program: StageProgram, times: StageTimes, rank:
         gaps.append(work.gaps)
     numbers = np.repeat(np.arange(cluster.spec.steps) + FIRST_STEP, count)
     template = np.tile(np.arange(count), cluster.spec.steps)
-    return Kernels(
-        numbers, np.concatenate(starts) + shift, np.concatenate(durations), np.concatenate(gaps), template
-    )
+    return Kernels(numbers, np.concatenate(starts) + shift, np.concatenate(durations), np.concatenate(gaps), template)
 
 
 def _talks(program: StageProgram, times: StageTimes, column: int, shift: int) -> Talks:
@@ -176,6 +176,8 @@ def _talks(program: StageProgram, times: StageTimes, column: int, shift: int) ->
     )
     number = np.repeat(np.arange(steps), messages)
     template = np.tile(np.arange(messages), steps)
+    receiving = np.tile(_receives(program), steps)
+    link, moving = np.where(receiving, 0, link), np.where(receiving, done, moving)
     ordinal, repeats = _ordinals(program)
     sequence = number * repeats[template] + ordinal[template]
     order = np.lexsort((arrival, number))
@@ -184,6 +186,10 @@ def _talks(program: StageProgram, times: StageTimes, column: int, shift: int) ->
         moving - arrival,
     )  # fmt: skip
     return Talks(*(column[order] for column in columns))
+
+
+def _receives(program: StageProgram) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.array([message.op == "receive" for message in program.messages], dtype=np.bool_)
 
 
 def _ordinals(program: StageProgram) -> tuple[Ints, Ints]:
@@ -198,11 +204,9 @@ def _ordinals(program: StageProgram) -> tuple[Ints, Ints]:
     return np.array(ordinal, dtype=np.int64), np.array(repeats, dtype=np.int64)
 
 
-def _steps(
-    program: StageProgram, times: StageTimes, column: int, shift: int, kernels: Kernels, talks: Talks
-) -> Steps:
+def _steps(program: StageProgram, times: StageTimes, column: int, shift: int, kernels: Kernels, talks: Talks) -> Steps:
     count = times.begin.shape[0]
-    receives = np.array([message.op == "receive" for message in program.messages], dtype=np.bool_)
+    receives = _receives(program)
     rows = []
     for number in range(FIRST_STEP, FIRST_STEP + count):
         mine, said = kernels.of(number), talks.of(number)

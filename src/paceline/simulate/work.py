@@ -59,7 +59,7 @@ def _factors(
 ) -> Floats:
     """By how much each kernel of the rank is slower than on a healthy, evenly loaded cluster."""
     slower = conditions.compute[rank, step] * conditions.frequency[rank, step]
-    factors = 1.0 + program.device_kernel * (slower - 1.0)
+    factors: Floats = 1.0 + program.device_kernel * (slower - 1.0)
     of_batch = program.micro_batch >= 0
     load = conditions.load[step, cluster.coordinates(rank)[0]]
     factors[of_batch] *= load[program.micro_batch[of_batch]]

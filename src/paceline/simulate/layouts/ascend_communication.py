@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from paceline.simulate.layouts.dialect import TORCH, Dialect
 from paceline.simulate.layouts.spelling import MATRIX, group_hash, hcom_name, micros
 from paceline.simulate.recording import Recording
 from paceline.simulate.wires import Wire
 
 LARGE_PACKET = {"HCCS": 32 << 20, "RDMA": 1 << 19}
 KINDS = ("RDMA", "HCCS", "PCIE", "SDMA", "SIO")
+SECTIONS = ("p2p", "collective")
 LOCAL_RATE = 400.0  # bytes per ns of a copy inside the card
 _NOTHING = (
     '{"Transit Size(MB)": 0, "Transit Time(ms)": 0, "Bandwidth(GB/s)": 0, "Large Packet Ratio": 0, '
@@ -37,8 +39,11 @@ class Talk:
         return group_hash(self.wire.group.id)
 
     @property
-    def section(self) -> str:
-        return "p2p" if self.wire.op in ("send", "receive") else "collective"
+    def pairwise(self) -> bool:
+        return self.wire.op in ("send", "receive")
+
+    def section(self, dialect: Dialect = TORCH) -> str:
+        return "p2p" if self.pairwise and dialect.files_p2p else "collective"
 
 
 def talks_of(recording: Recording, step: int) -> Iterator[Talk]:
@@ -49,21 +54,19 @@ def talks_of(recording: Recording, step: int) -> Iterator[Talk]:
         yield Talk(hcom_name(wire, sequence), wire, message, *times)
 
 
-def communication_json(recording: Recording) -> str:
+def communication_json(recording: Recording, dialect: Dialect) -> str:
     """{"step1": {"p2p": {…}, "collective": {name@group: {…}, "Total Op Info": {…}}}}"""
     steps = []
     for step in recording.steps.number.tolist():
         talks = list(talks_of(recording, step))
-        parts = ", ".join(f'"{section}": {{{_section(talks, section)}}}' for section in ("p2p", "collective"))
+        filed = {section: [talk for talk in talks if talk.section(dialect) == section] for section in SECTIONS}
+        parts = ", ".join(f'"{section}": {{{_section(chosen)}}}' for section, chosen in filed.items())
         steps.append(f'"step{step}": {{{parts}}}')
     return "{" + ", ".join(steps) + "}"
 
 
-def _section(talks: list[Talk], section: str) -> str:
-    chosen = [talk for talk in talks if talk.section == section]
-    if not chosen:
-        return ""
-    return ", ".join([_operator(talk) for talk in chosen] + [_total(chosen)])
+def _section(talks: list[Talk]) -> str:
+    return ", ".join([_operator(talk) for talk in talks] + [_total(talks)]) if talks else ""
 
 
 def _operator(talk: Talk) -> str:
@@ -118,7 +121,7 @@ def _distribution(talk: Talk) -> str:
 
 def _total(talks: list[Talk]) -> str:
     times = [sum(getattr(talk, name) for talk in talks) for name in ("duration", "transit", "wait", "sync")]
-    told = {kind: '{"Transit Time(ms)": 0, "Transit Size(MB)": 0, "Size Distribution": {}}' for kind in KINDS}
+    told = dict.fromkeys(KINDS, '{"Transit Time(ms)": 0, "Transit Size(MB)": 0, "Size Distribution": {}}')
     for kind in ("RDMA", "HCCS"):
         chosen = [talk for talk in talks if talk.wire.sends and talk.wire.transport.name == kind]
         if chosen:
@@ -134,7 +137,9 @@ def _total(talks: list[Talk]) -> str:
 
 def _total_bandwidth(talks: list[Talk], distribution: str) -> str:
     size, time = sum(talk.wire.bytes for talk in talks), sum(talk.transit for talk in talks)
-    return f'{{"Transit Time(ms)": {time / 1e6}, "Transit Size(MB)": {size / 1e6}, "Size Distribution": {distribution}}}'
+    return (
+        f'{{"Transit Time(ms)": {time / 1e6}, "Transit Size(MB)": {size / 1e6}, "Size Distribution": {distribution}}}'
+    )
 
 
 def _total_distribution(talks: list[Talk]) -> str:
@@ -162,12 +167,12 @@ class Link:
         return round(self.size / self.time, 4)
 
 
-def matrix_rows(recording: Recording, step: int) -> Iterator[tuple[str, str, str, Link]]:
+def matrix_rows(recording: Recording, step: int, dialect: Dialect = TORCH) -> Iterator[tuple[str, str, str, Link]]:
     """(p2p | collective, <type>-<place>, group, link): per type the fastest, middle and slowest ones, and the sum."""
     by_kind: dict[tuple[str, str, str, int], list[Link]] = defaultdict(list)
     for talk in talks_of(recording, step):
         for link in _links(talk):
-            by_kind[(talk.section, MATRIX[talk.wire.op], talk.group, link.target)].append(link)
+            by_kind[(talk.section(dialect), MATRIX[talk.wire.op], talk.group, link.target)].append(link)
     for (section, kind, group, _), links in by_kind.items():
         ranked = sorted(links, key=lambda link: -link.bandwidth)
         places = {"top1": 0, "middle": len(ranked) // 2, "bottom1": -1, "bottom2": -2, "bottom3": -3}
@@ -181,7 +186,7 @@ def _links(talk: Talk) -> Iterator[Link]:
     wire = talk.wire
     if wire.sends:
         yield Link(wire.source, wire.target, wire.transport.name, wire.bytes, talk.transit, talk.name)
-    if talk.section == "collective":
+    if not talk.pairwise:
         size = wire.message.payload // len(wire.group.ranks)
         yield Link(wire.source, wire.source, "LOCAL", size, max(10, round(size / LOCAL_RATE / 10) * 10), talk.name)
 
@@ -192,12 +197,12 @@ def _sum(links: list[Link]) -> Link:
     return Link(first.source, first.target, first.transport, size, time, "")
 
 
-def matrix_json(recording: Recording) -> str:
+def matrix_json(recording: Recording, dialect: Dialect) -> str:
     steps = []
     for step in recording.steps.number.tolist():
         tree: dict[str, dict[str, list[str]]] = {"p2p": {}, "collective": {}}
-        for section, kind, group, link in matrix_rows(recording, step):
-            tree[section].setdefault(f"{kind}@{group}", []).append(_link_json(link))
+        for section, kind, group, link in matrix_rows(recording, step, dialect):
+            tree[section].setdefault(f"{kind}@{group}", []).append(_link_json(link, dialect))
         parts = (
             f'"{section}": {{' + ", ".join(f'"{key}": {{{", ".join(links)}}}' for key, links in kinds.items()) + "}"
             for section, kinds in tree.items()
@@ -206,9 +211,10 @@ def matrix_json(recording: Recording) -> str:
     return "{" + ", ".join(steps) + "}"
 
 
-def _link_json(link: Link) -> str:
-    op = f', "Op Name": "{link.op_name}"' if link.op_name else ""
+def _link_json(link: Link, dialect: Dialect) -> str:
+    op = f', "{dialect.op_name_key}": "{link.op_name}"' if link.op_name else ""
     return (
-        f'"{link.source}-{link.target}": {{"Transport Type": "{link.transport}", "Transit Size(MB)": {link.size / 1e6}, '
-        f'"Transit Time(ms)": {link.time / 1e6}, "Bandwidth(GB/s)": {link.bandwidth}{op}}}'
+        f'"{link.source}-{link.target}": {{"Transport Type": "{link.transport}", '
+        f'"Transit Size(MB)": {link.size / 1e6}, "Transit Time(ms)": {link.time / 1e6}, '
+        f'"Bandwidth(GB/s)": {link.bandwidth}{op}}}'
     )

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from paceline.simulate.layouts.ascend_communication import talks_of
+from paceline.simulate.layouts.dialect import Dialect
 from paceline.simulate.layouts.spelling import HCOM, micros, shapes
-from paceline.simulate.memory import MemorySamples, memory_of
+from paceline.simulate.memory import DRIVER, MemorySamples, memory_of
 from paceline.simulate.model import CPU, VECTOR, Kernel
 from paceline.simulate.recording import Recording
 
 MODEL_ID = 4294967295
 COMPUTE_STREAM = 2
-MEGABYTE = 1 << 20
 STREAM_POINTER = 897357296
 
 PMU = (
@@ -25,25 +24,6 @@ PMU = (
     "aiv_scalar_ratio,aiv_mte2_time(us),aiv_mte2_ratio,aiv_mte3_time(us),aiv_mte3_ratio,aiv_icache_miss_rate,"
     "cube_utilization(%)"
 )
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """Where torch_npu and MindSpore spell the same file differently."""
-
-    step: str = "Step Id"
-    state: bool = True  # has an "OP State" column
-    block: str = "Block Dim"
-    communication: str = "COMMUNICATION"
-    line_end: str = "\r\n"
-    stream_pointer: bool = True
-    mindspore: bool = False
-
-
-TORCH = Dialect()
-MINDSPORE = Dialect(
-    "Step ID", state=False, block="Block Num", line_end="\n", stream_pointer=False, mindspore=True
-)  # fmt: skip
 
 
 def step_trace_time(recording: Recording, dialect: Dialect) -> str:
@@ -63,10 +43,10 @@ def step_trace_time(recording: Recording, dialect: Dialect) -> str:
 
 def kernel_details(recording: Recording, dialect: Dialect) -> str:
     """All kernels and communication operators, in time order; start times end in a TAB as the real ones do."""
-    state = "OP State," if dialect.state else ""
+    state, block = "OP State," if dialect.has_state else "", dialect.block_column
     header = (
-        f"{dialect.step},Model ID,Task ID,Stream ID,Name,Type,{state}Accelerator Core,Start Time(us),Duration(us),"
-        f"Wait Time(us),{dialect.block},Mix {dialect.block},HF32 Eligible,Input Shapes,Input Data Types,Input Formats,"
+        f"{dialect.step_column},Model ID,Task ID,Stream ID,Name,Type,{state}Accelerator Core,Start Time(us),"
+        f"Duration(us),Wait Time(us),{block},Mix {block},HF32 Eligible,Input Shapes,Input Data Types,Input Formats,"
         f"Output Shapes,Output Data Types,Output Formats,Context ID,{PMU}"
     )
     rows = [*_kernel_rows(recording, dialect), *_communication_rows(recording, dialect)]
@@ -78,20 +58,22 @@ def _kernel_rows(recording: Recording, dialect: Dialect) -> Iterator[tuple[int, 
     kernels = recording.kernels
     constant = [_constant_part(kernel, number, dialect) for number, kernel in enumerate(recording.program.kernels)]
     columns = (kernels.step, kernels.template, kernels.start, kernels.duration, kernels.wait)
-    task = 0
-    for step, template, start, duration, wait in zip(*(column.tolist() for column in columns), strict=True):
-        task += 1
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for task, (step, template, start, duration, wait) in enumerate(rows, start=1):
         name, shape, vector = constant[template]
-        yield start, (
-            f"{step},{MODEL_ID},{task % 65536},{COMPUTE_STREAM},{name},{micros(start)}\t,{duration / 1000},"
-            f"{wait / 1000},{shape},{_pmu(duration, vector)}"
+        yield (
+            start,
+            (
+                f"{step},{MODEL_ID},{task % 65536},{COMPUTE_STREAM},{name},{micros(start)}\t,{duration / 1000},"
+                f"{wait / 1000},{shape},{_pmu(duration, vector)}"
+            ),
         )
 
 
 def _constant_part(kernel: Kernel, number: int, dialect: Dialect) -> tuple[str, str, bool | None]:
     """(name … core, blocks … context, runs on vector cores or None for the CPU)."""
-    state = "dynamic," if dialect.state else ""
-    name = kernel_name(kernel, number, dialect)
+    state = "dynamic," if dialect.has_state else ""
+    name = dialect.kernel_name(kernel, number)
     inputs, outputs = len(kernel.inputs), len(kernel.outputs)
     vector = None if kernel.core == CPU else kernel.core == VECTOR
     return (
@@ -103,10 +85,8 @@ def _constant_part(kernel: Kernel, number: int, dialect: Dialect) -> tuple[str, 
     )
 
 
-def kernel_name(kernel: Kernel, number: int, dialect: Dialect) -> str:
-    if dialect.mindspore:
-        return f"Kernel::KernelLaunch::Default/network/{kernel.type}-op{number}/{kernel.type}"
-    return kernel.name
+_NO_CUBE = "0.0,0," + ",".join(["0.0"] * 11)
+_NO_VECTOR = "0.0,0," + ",".join(["0.0"] * 9)
 
 
 def _pmu(duration: int, vector: bool | None) -> str:
@@ -117,19 +97,22 @@ def _pmu(duration: int, vector: bool | None) -> str:
     cycles = duration * 18 // 10
     if vector:
         used = round(0.6 * time, 3)
-        return f"0.0,0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,{time},{cycles},{used},0.6,0.0,0.0,{used},0.6,0.0,0.0,0.001,0"
+        return f"{_NO_CUBE},{time},{cycles},{used},0.6,0.0,0.0,{used},0.6,0.0,0.0,0.001,0"
     used = round(0.75 * time, 3)
-    return f"{time},{cycles},{used},0.75,0.0,0.0,0.0,0.0,{used},0.75,0.0,0.0,0.001,0.0,0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,75.0"
+    return f"{time},{cycles},{used},0.75,0.0,0.0,0.0,0.0,{used},0.75,0.0,0.0,0.001,{_NO_VECTOR},75.0"
 
 
 def _communication_rows(recording: Recording, dialect: Dialect) -> Iterator[tuple[int, str]]:
-    state = "N/A," if dialect.state else ""
+    state = "N/A," if dialect.has_state else ""
     tail = ",".join(["N/A"] * (9 + 25))
     for step in recording.steps.number.tolist():
         for talk in talks_of(recording, step):
-            yield talk.start, (
-                f"{step},{MODEL_ID},N/A,N/A,{talk.name},hcom_{HCOM[talk.wire.op]}_,{state}{dialect.communication},"
-                f"{micros(talk.start)}\t,{talk.duration / 1000},0,0,{tail}"
+            yield (
+                talk.start,
+                (
+                    f"{step},{MODEL_ID},N/A,N/A,{talk.name},hcom_{HCOM[talk.wire.op]}_,{state}COMMUNICATION,"
+                    f"{micros(talk.start)}\t,{talk.duration / 1000},0,0,{tail}"
+                ),
             )
 
 
@@ -174,17 +157,15 @@ def api_statistic(recording: Recording) -> str:
 
 
 def memory_record(recording: Recording, dialect: Dialect) -> str:
-    pointer = ",Stream Ptr" if dialect.stream_pointer else ""
+    """The process as the driver sees it (APP), and what the framework's allocator holds."""
+    pointer, value, empty = (",Stream Ptr", f",{STREAM_POINTER}", ",") if dialect.has_stream_pointer else ("", "", "")
     header = f"Component,Timestamp(us),Total Allocated(MB),Total Reserved(MB),Total Active(MB){pointer},Device Type"
     samples, device = memory_of(recording), f"NPU:{recording.cluster.device(recording.rank)}"
-    value = f",{STREAM_POINTER}" if dialect.stream_pointer else ""
-    empty = "," if dialect.stream_pointer else ""
-    component = "MindSpore" if dialect.mindspore else "PTA"
-    rows = []
+    unit, rows = dialect.megabyte, []
     for time, allocated, reserved in _samples(samples):
-        rows.append(f"APP,{micros(time)}\t,,{(reserved + (1 << 30)) / MEGABYTE},{empty},{device}")
-        held = f"{allocated / MEGABYTE},{reserved / MEGABYTE},{allocated / MEGABYTE}"
-        rows.append(f"{component},{micros(time)}\t,{held}{value},{device}")
+        rows.append(f"APP,{micros(time)}\t,,{(reserved + DRIVER) / unit},{empty},{device}")
+        held = f"{allocated / unit},{reserved / unit},{allocated / unit}"
+        rows.append(f"{dialect.allocator},{micros(time)}\t,{held}{value},{device}")
     return _lines(header, rows, dialect.line_end)
 
 
@@ -195,11 +176,11 @@ def operator_memory(recording: Recording, dialect: Dialect) -> str:
         "Allocation Total Allocated(MB),Allocation Total Reserved(MB),Allocation Total Active(MB),"
         "Release Total Allocated(MB),Release Total Reserved(MB),Release Total Active(MB),Stream Ptr,Device Type"
     )
-    device = f"NPU:{recording.cluster.device(recording.rank)}"
+    device, unit = f"NPU:{recording.cluster.device(recording.rank)}", dialect.megabyte
     rows = (
         f"aten::empty,{size / 1024},{micros(start)}\t,{micros(end)}\t,{micros(end)}\t,{micros(end - start)}\t,"
-        f"{micros(end - start)}\t,{before / MEGABYTE},{reserved / MEGABYTE},{before / MEGABYTE},{after / MEGABYTE},"
-        f"{reserved / MEGABYTE},{after / MEGABYTE},{STREAM_POINTER},{device}"
+        f"{micros(end - start)}\t,{before / unit},{reserved / unit},{before / unit},{after / unit},{reserved / unit},"
+        f"{after / unit},{STREAM_POINTER},{device}"
         for size, start, end, before, after, reserved in allocations(recording)
     )
     return _lines(header, rows, dialect.line_end)

@@ -11,17 +11,17 @@ import msgspec
 
 from paceline.simulate.cluster import Cluster
 from paceline.simulate.intervals import union
-from paceline.simulate.layouts.ascend_communication import Talk, large_packet_ratio, matrix_rows, talks_of
+from paceline.simulate.layouts.ascend_communication import Talk
 from paceline.simulate.layouts.ascend_csv import allocations
+from paceline.simulate.layouts.ascend_db_analysis import Row, all_talks, analysis
 from paceline.simulate.layouts.ascend_db_schema import ANALYSIS, ENUMS, PROFILER
 from paceline.simulate.layouts.ascend_text import OUTPUT, metadata, profiler_info, write_json
 from paceline.simulate.layouts.layout import detailed
 from paceline.simulate.layouts.spelling import HCOM, NO_RANK, shapes, worker
-from paceline.simulate.memory import memory_of
+from paceline.simulate.memory import DRIVER, memory_of
 from paceline.simulate.model import CPU, VECTOR
 from paceline.simulate.recording import Recording
 
-Row = tuple[object, ...]
 COMPUTE_STREAM, COMMUNICATION_STREAM = 2, 40
 MODEL_ID = 4294967295
 FP16, NOTHING = 3, 65535
@@ -38,7 +38,7 @@ class AscendDb:
         output.mkdir(parents=True, exist_ok=True)
         write_json(root / f"profiler_info_{recording.rank}.json", profiler_info(recording, export="db"))
         write_json(root / "profiler_metadata.json", metadata(recording))
-        _database(output / "analysis.db", ANALYSIS, _analysis(recording))
+        _database(output / "analysis.db", ANALYSIS, analysis(recording))
         path = output / f"ascend_pytorch_profiler_{recording.rank}.db"
         _database(path, PROFILER, _profiler(recording))
         return path
@@ -64,63 +64,6 @@ def _database(path: Path, schema: dict[str, str], tables: Iterable[tuple[str, It
         connection.execute("COMMIT")
 
 
-# ---- analysis.db -----------------------------------------------------------------------------------------------
-
-
-def _analysis(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
-    yield "StepTraceTime", _step_trace(recording)
-    yield "CommAnalyzerTime", _times(recording)
-    yield "CommAnalyzerBandwidth", _bandwidths(recording)
-    yield "CommAnalyzerMatrix", _matrix(recording)
-
-
-def _step_trace(recording: Recording) -> Iterator[Row]:
-    steps = recording.steps
-    columns = (
-        steps.computing, steps.exposed, steps.overlapped, steps.communication, steps.free,
-        steps.duration - steps.bubble, steps.bubble, steps.exposed - steps.bubble, steps.first_work - steps.start,
-    )  # fmt: skip
-    yield from zip(map(str, steps.number.tolist()), *((column / 1000).tolist() for column in columns), strict=True)
-
-
-def _times(recording: Recording) -> Iterator[Row]:
-    for step, talk in _all_talks(recording):
-        times = (talk.duration / 1e6, talk.transit / 1e6, talk.wait / 1e6, talk.sync / 1e6, 0)
-        yield (talk.name, talk.group, talk.start / 1000, *times, f"step{step}", talk.section)
-
-
-def _bandwidths(recording: Recording) -> Iterator[Row]:
-    """One row per packet size; HCCS traffic is told again in the sum called SDMA."""
-    for step, talk in _all_talks(recording):
-        wire = talk.wire
-        if not wire.sends:
-            continue
-        whole = (wire.bytes / 1e6, talk.transit / 1e6, round(wire.bytes / talk.transit, 4))
-        tail = (f"step{step}", talk.section)
-        for size, count, time in wire.packet_times(talk.transit):
-            packed = (large_packet_ratio(wire), size / 1e6, count, time / 1e6)
-            yield (talk.name, talk.group, wire.transport.name, *whole, *packed, *tail)
-        if wire.transport.name == "HCCS":
-            yield (talk.name, talk.group, "SDMA", *whole, 0, 0, 0, 0, *tail)
-
-
-def _matrix(recording: Recording) -> Iterator[Row]:
-    for step in recording.steps.number.tolist():
-        for section, kind, group, link in matrix_rows(recording, step):
-            ends = (str(link.source), str(link.target), link.transport)
-            values = (link.size / 1e6, link.time / 1e6, link.bandwidth)
-            yield (kind, group, *ends, *values, f"step{step}", section, link.op_name)
-
-
-def _all_talks(recording: Recording) -> Iterator[tuple[int, Talk]]:
-    for step in recording.steps.number.tolist():
-        for talk in talks_of(recording, step):
-            yield step, talk
-
-
-# ---- ascend_pytorch_profiler_{rank}.db -------------------------------------------------------------------------
-
-
 class _Strings:
     """STRING_IDS: every text once."""
 
@@ -138,8 +81,9 @@ def _profiler(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
     strings = _Strings()
     yield from _identity(recording)
     yield from ENUMS.items()
-    yield "STEP_TIME", zip(
-        recording.steps.number.tolist(), recording.steps.start.tolist(), recording.steps.end.tolist(), strict=True
+    yield (
+        "STEP_TIME",
+        zip(recording.steps.number.tolist(), recording.steps.start.tolist(), recording.steps.end.tolist(), strict=True),
     )
     yield "COMMUNICATION_OP", _operators(recording, strings)
     if detailed(recording):
@@ -153,6 +97,7 @@ def _profiler(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
         yield "OVERLAP_ANALYSIS", _overlap(recording)
         yield "AICORE_FREQ", _frequencies(recording)
         yield "MEMORY_RECORD", _memory(recording, strings)
+        yield "NPU_MEM", _process_memory(recording, strings)
         yield "OP_MEMORY", _operator_memory(recording, strings)
     yield "STRING_IDS", strings.rows()
 
@@ -160,7 +105,8 @@ def _profiler(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
 def _identity(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
     cluster, rank = recording.cluster, recording.rank
     device = cluster.device(rank)
-    told = {"SCHEMA_VERSION_MICRO": "0", "SCHEMA_VERSION_MINOR": "0", "SCHEMA_VERSION_MAJOR": "1", "SCHEMA_VERSION": "1.0.0"}
+    told = {f"SCHEMA_VERSION_{part}": number for part, number in (("MICRO", "0"), ("MINOR", "0"), ("MAJOR", "1"))}
+    told["SCHEMA_VERSION"] = "1.0.0"
     told |= {name: msgspec.json.encode(value).decode() for name, value in metadata(recording).items()}
     yield "SESSION_TIME_INFO", [(int(recording.steps.start[0]), int(recording.steps.end[-1]))]
     yield "NPU_INFO", [(device, "Ascend910B")]
@@ -171,11 +117,11 @@ def _identity(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
 
 def _operators(recording: Recording, strings: _Strings) -> Iterator[Row]:
     ring = strings("RING")
-    for number, (_, talk) in enumerate(_all_talks(recording), start=1):
+    for number, (_, talk) in enumerate(all_talks(recording), start=1):
         wire = talk.wire
         yield (
-            strings(talk.name), talk.start, talk.start + talk.duration, 500_000 + number, strings(wire.group.id), number,
-            0, 0, FP16, ring, wire.message.payload // 2, strings(f"hcom_{HCOM[wire.op]}_"),
+            strings(talk.name), talk.start, talk.start + talk.duration, 500_000 + number, strings(wire.group.id),
+            number, 0, 0, FP16, ring, wire.message.payload // 2, strings(f"hcom_{HCOM[wire.op]}_"),
         )  # fmt: skip
 
 
@@ -184,7 +130,7 @@ def _communication_tasks(recording: Recording, strings: _Strings) -> tuple[list[
     tasks: list[Row] = []
     infos: list[Row] = []
     device, pid = recording.cluster.device(recording.rank), 10_000 + recording.rank
-    for operator, (_, talk) in enumerate(_all_talks(recording), start=1):
+    for operator, (_, talk) in enumerate(all_talks(recording), start=1):
         for name, kind, start, duration, ends, codes, size in _tasks(talk):
             id = 1_000_000 + len(tasks)
             tasks.append((
@@ -298,6 +244,12 @@ def _memory(recording: Recording, strings: _Strings) -> Iterator[Row]:
         samples.time.tolist(), samples.allocated.tolist(), samples.reserved.tolist(), strict=True
     ):
         yield (component, time, allocated, reserved, allocated, STREAM_POINTER, device)
+
+
+def _process_memory(recording: Recording, strings: _Strings) -> Iterator[Row]:
+    device, kind, samples = recording.cluster.device(recording.rank), strings("app"), memory_of(recording)
+    for time, reserved in zip(samples.time.tolist(), samples.reserved.tolist(), strict=True):
+        yield (kind, 0, reserved + DRIVER, time, device)
 
 
 def _operator_memory(recording: Recording, strings: _Strings) -> Iterator[Row]:

@@ -11,8 +11,8 @@ import msgspec
 from paceline.simulate.cluster import Cluster
 from paceline.simulate.layouts import ascend_csv
 from paceline.simulate.layouts.ascend_communication import communication_json, matrix_json
-from paceline.simulate.layouts.ascend_csv import TORCH
 from paceline.simulate.layouts.ascend_trace import trace_view
+from paceline.simulate.layouts.dialect import TORCH, Dialect
 from paceline.simulate.layouts.layout import detailed
 from paceline.simulate.layouts.spelling import worker
 from paceline.simulate.recording import Recording
@@ -21,31 +21,39 @@ OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
 
 class AscendText:
+    dialect: Dialect = TORCH
+
     def __init__(self, out: Path, cluster: Cluster) -> None:
         self.out, self.cluster = out, cluster
 
     def write(self, recording: Recording) -> Path:
-        root = self.out / f"{worker(recording)}_ascend_pt"
+        root = self.out / f"{worker(recording)}{self.dialect.suffix}"
         output = root / OUTPUT
         output.mkdir(parents=True, exist_ok=True)
-        write_json(root / f"profiler_info_{recording.rank}.json", profiler_info(recording, export="text"))
-        write_json(root / "profiler_metadata.json", metadata(recording))
-        put(output / "step_trace_time.csv", ascend_csv.step_trace_time(recording, TORCH))
-        put(output / "communication.json", communication_json(recording))
-        put(output / "communication_matrix.json", matrix_json(recording))
+        self._write_identity(recording, root)
+        put(output / "step_trace_time.csv", ascend_csv.step_trace_time(recording, self.dialect))
+        put(output / "communication.json", communication_json(recording, self.dialect))
+        put(output / "communication_matrix.json", matrix_json(recording, self.dialect))
         put(output / "op_statistic.csv", ascend_csv.op_statistic(recording))
         put(output / "api_statistic.csv", ascend_csv.api_statistic(recording))
         if detailed(recording):
-            put(output / "kernel_details.csv", ascend_csv.kernel_details(recording, TORCH))
-            put(output / "operator_memory.csv", ascend_csv.operator_memory(recording, TORCH))
-            put(output / "memory_record.csv", ascend_csv.memory_record(recording, TORCH))
-            put(output / "npu_module_mem.csv", ascend_csv.npu_module_mem(recording))
-            put(output / "l2_cache.csv", ascend_csv.l2_cache(recording))
-            put_array(output / "trace_view.json", trace_view(recording))
+            self._write_details(recording, output)
         return output / "communication.json"
 
     def finish(self) -> None:
         """Every rank stands for itself."""
+
+    def _write_identity(self, recording: Recording, root: Path) -> None:
+        write_json(root / f"profiler_info_{recording.rank}.json", profiler_info(recording, export="text"))
+        write_json(root / "profiler_metadata.json", metadata(recording))
+
+    def _write_details(self, recording: Recording, output: Path) -> None:
+        put(output / "kernel_details.csv", ascend_csv.kernel_details(recording, self.dialect))
+        put(output / "operator_memory.csv", ascend_csv.operator_memory(recording, self.dialect))
+        put(output / "memory_record.csv", ascend_csv.memory_record(recording, self.dialect))
+        put(output / "npu_module_mem.csv", ascend_csv.npu_module_mem(recording))
+        put(output / "l2_cache.csv", ascend_csv.l2_cache(recording))
+        put_array(output / "trace_view.json", trace_view(recording, self.dialect))
 
 
 def profiler_info(recording: Recording, *, export: str) -> dict[str, object]:
@@ -54,7 +62,9 @@ def profiler_info(recording: Recording, *, export: str) -> dict[str, object]:
         "config": {
             "common_config": {
                 "activities": ["ProfilerActivity.CPU", "ProfilerActivity.NPU"],
-                "schedule": {"wait": 0, "active": len(recording.steps.number), "warmup": 1, "repeat": 1, "skip_first": 0},
+                "schedule": {
+                    "wait": 0, "active": len(recording.steps.number), "warmup": 1, "repeat": 1, "skip_first": 0,
+                },
                 "record_shapes": True, "profile_memory": True, "with_stack": False, "with_flops": False,
                 "with_modules": False,
             },

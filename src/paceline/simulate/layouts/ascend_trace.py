@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from paceline.simulate.intervals import Intervals, union
 from paceline.simulate.layouts.ascend_communication import Talk, talks_of
+from paceline.simulate.layouts.dialect import Dialect
 from paceline.simulate.layouts.spelling import NO_RANK, micros
 from paceline.simulate.memory import memory_of
 from paceline.simulate.model import CPU
@@ -17,29 +18,27 @@ FREQUENCY_SAMPLES = 10  # per step
 LINK_TYPES = {"HCCS": ("SDMA", "HCCS"), "RDMA": ("RDMA", "ROCE")}
 
 
-def trace_view(recording: Recording, *, prefix: str = "", communication: str = "Communication") -> Iterator[str]:
-    """Events as JSON text; join them with ",\\n" inside brackets.
-
-    `prefix` stands before ProfilerStep#N, `communication` names the lane of the collectives (older: HCCL).
-    """
+def trace_view(recording: Recording, dialect: Dialect) -> Iterator[str]:
+    """Events as JSON text; join them with ",\\n" inside brackets."""
     pids = {lane: (10_000 + recording.rank if lane == "Python" else 3_000_000 + number * 32 + recording.rank * 1024)
             for number, lane in enumerate(LANES)}  # fmt: skip
     groups = {group.id: number for number, group in enumerate(recording.cluster.groups_of(recording.rank))}
-    yield from _names(pids, groups, communication)
+    yield from _names(pids, groups, dialect)
     for index, step in enumerate(recording.steps.number.tolist()):
-        yield from _host(recording, index, pids["Python"], prefix)
-        yield from _kernels(recording, step, pids)
+        yield from _host(recording, index, pids["Python"], dialect)
+        yield from _kernels(recording, step, pids, dialect)
         yield from _communication(recording, step, pids["Communication"], groups)
         yield from _overlap(recording, index, pids["Overlap Analysis"])
         yield from _frequency(recording, index, pids["AI Core Freq"])
     yield from _memory(recording, pids["NPU MEM"])
 
 
-def _names(pids: dict[str, int], groups: dict[str, int], communication: str) -> Iterator[str]:
+def _names(pids: dict[str, int], groups: dict[str, int], dialect: Dialect) -> Iterator[str]:
     for lane, pid in pids.items():
-        name = communication if lane == "Communication" else lane
-        yield _meta("process_name", pid, 0, name)
-        yield f'{{"name": "process_sort_index", "pid": {pid}, "tid": 0, "args": {{"sort_index": {LANES.index(lane)}}}, "ph": "M"}}'
+        named = {"Python": dialect.host_lane, "Communication": dialect.communication_lane}
+        yield _meta("process_name", pid, 0, named.get(lane, lane))
+        order = f'"args": {{"sort_index": {LANES.index(lane)}}}'
+        yield f'{{"name": "process_sort_index", "pid": {pid}, "tid": 0, {order}, "ph": "M"}}'
     for lane in ("Python", "CANN"):
         yield _meta("thread_name", pids[lane], pids["Python"], f"Thread {pids['Python']}")
     yield _meta("thread_name", pids["Ascend Hardware"], 2, "Stream 2")
@@ -54,33 +53,33 @@ def _meta(kind: str, pid: int, tid: int, name: str) -> str:
     return f'{{"name": "{kind}", "pid": {pid}, "tid": {tid}, "args": {{"name": "{name}"}}, "ph": "M"}}'
 
 
-def _host(recording: Recording, index: int, pid: int, prefix: str) -> Iterator[str]:
+def _host(recording: Recording, index: int, pid: int, dialect: Dialect) -> Iterator[str]:
     steps = recording.steps
     start, end, ready = (int(column[index]) for column in (steps.start, steps.end, steps.ready))
     head = f'"pid": {pid}, "tid": {pid}, "ts": "{micros(start)}"'
     args = '"cat": "cpu_op", "args": {"Sequence number": -1, "Fwd thread id": 0}'
     number = int(steps.number[index])
-    yield f'{{"ph": "X", "name": "{prefix}ProfilerStep#{number}", {head}, "dur": {(end - start) / 1000}, {args}}}'
+    yield f'{{"ph": "X", "name": "{dialect.step_event}{number}", {head}, "dur": {(end - start) / 1000}, {args}}}'
     loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     yield f'{{"ph": "X", "name": "{loader}", {head}, "dur": {(ready - start) / 1000}, {args}}}'
 
 
-def _kernels(recording: Recording, step: int, pids: dict[str, int]) -> Iterator[str]:
+def _kernels(recording: Recording, step: int, pids: dict[str, int], dialect: Dialect) -> Iterator[str]:
     """Per kernel: the framework's operator, the launch, the kernel, and the arrow between the last two."""
     kernels = recording.kernels.of(step)
     python, cann, hardware = pids["Python"], pids["CANN"], pids["Ascend Hardware"]
     constant = [
-        (kernel.name, kernel.type, "AI_CPU" if kernel.core == CPU else kernel.core)
-        for kernel in recording.program.kernels
+        (kernel.name, dialect.host_name(kernel, number), "AI_CPU" if kernel.core == CPU else kernel.core)
+        for number, kernel in enumerate(recording.program.kernels)
     ]
     columns = (kernels.template, kernels.start, kernels.duration, kernels.wait)
     connection = step * 1_000_000
     for template, start, duration, wait in zip(*(column.tolist() for column in columns), strict=True):
         connection += 1
-        name, type, task = constant[template]
+        name, host_name, task = constant[template]
         host = micros(start - wait)
         yield (
-            f'{{"ph": "X", "name": "aten::{type}", "pid": {python}, "tid": {python}, "ts": "{host}", '
+            f'{{"ph": "X", "name": "{host_name}", "pid": {python}, "tid": {python}, "ts": "{host}", '
             f'"dur": {wait / 1000}, "cat": "cpu_op", "args": {{"Sequence number": {connection}, "Fwd thread id": 0}}}}'
         )
         yield (
@@ -95,7 +94,8 @@ def _kernels(recording: Recording, step: int, pids: dict[str, int]) -> Iterator[
         yield (
             f'{{"name": "{name}", "pid": {hardware}, "tid": 2, "ts": "{micros(start)}", "dur": {duration / 1000}, '
             f'"args": {{"Model Id": 4294967295, "Task Type": "{task}", "Physic Stream Id": 2, "Task Id": '
-            f'{connection % 65536}, "Batch Id": 0, "Subtask Id": 4294967295, "connection_id": {connection}}}, "ph": "X"}}'
+            f'{connection % 65536}, "Batch Id": 0, "Subtask Id": 4294967295, "connection_id": {connection}}}, '
+            f'"ph": "X"}}'
         )
         yield (
             f'{{"name": "HostToDevice{connection}", "ph": "f", "id": "{connection}", "ts": "{micros(start)}", '
@@ -133,8 +133,9 @@ def _tasks(talk: Talk, pid: int, plane: int) -> Iterator[str]:
 
 
 def _task(
-    name: str, start: int, duration: int, pid: int, plane: int, source: int, target: int, kind: str, size: int, link: str
-) -> str:
+    name: str, start: int, duration: int, pid: int, plane: int, source: int, target: int, kind: str, size: int,
+    link: str,
+) -> str:  # fmt: skip
     return (
         f'{{"name": "{name}", "pid": {pid}, "tid": {plane}, "ts": "{micros(start)}", "dur": {duration / 1000}, '
         f'"args": {{"notify_id": "0", "duration estimated(us)": {duration / 1000}, "stream id": {plane + 10}, '
@@ -176,6 +177,6 @@ def _memory(recording: Recording, pid: int) -> Iterator[str]:
     samples = memory_of(recording)
     for time, reserved in zip(samples.time.tolist(), samples.reserved.tolist(), strict=True):
         yield (
-            f'{{"name": "APP/HBM", "ts": "{micros(time)}", "pid": {pid}, "tid": 0, "args": {{"KB": {reserved / 1024}}}, '
-            f'"ph": "C"}}'
+            f'{{"name": "APP/HBM", "ts": "{micros(time)}", "pid": {pid}, "tid": 0, '
+            f'"args": {{"KB": {reserved / 1024}}}, "ph": "C"}}'
         )

@@ -29,7 +29,7 @@ NCCL = {
 KERNELS = {
     "MatMulV2": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn",
     "FlashAttentionScore": "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Flash_fwd_params)",
-    "FlashAttentionScoreGrad": "void flash::flash_bwd_kernel<Flash_bwd_kernel_traits<128, 64, 128, 8>>(Flash_bwd_params)",
+    "FlashAttentionScoreGrad": "void flash::flash_bwd_kernel<Flash_bwd_kernel_traits<128, 64, 8>>(Flash_bwd_params)",
 }
 
 
@@ -39,7 +39,10 @@ class Kineto:
 
     def write(self, recording: Recording) -> Path:
         rank = recording.rank
-        path = self.out / f"{self.cluster.host_name(rank)}_{_pid(rank)}.{recording.cluster.spec.start + rank}.pt.trace.json.gz"
+        path = (
+            self.out
+            / f"{self.cluster.host_name(rank)}_{_pid(rank)}.{recording.cluster.spec.start + rank}.pt.trace.json.gz"
+        )
         head = msgspec.json.encode(_head(recording))[:-1]
         # level 1: a simulated trace is repetitive enough, and time matters more than size
         with gzip.open(path, "wb", compresslevel=1) as file:
@@ -68,7 +71,7 @@ def _head(recording: Recording) -> dict[str, object]:
         world["pg_count"] = len(groups)
         world["pg_config"] = [
             {
-                "pg_name": _number(cluster, group.id), "pg_desc": "default_pg" if not number else group.kind,
+                "pg_name": _number(group.id), "pg_desc": "default_pg" if not number else group.kind,
                 "backend_config": "cuda:nccl", "pg_size": len(group.ranks), "ranks": list(group.ranks),
             }
             for number, group in enumerate(groups)
@@ -82,7 +85,7 @@ def _head(recording: Recording) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _number(cluster: Cluster, id: str) -> str:
+def _number(id: str) -> str:
     """torch numbers its process groups; the simulator's ids carry such a number."""
     return id.split("_")[2]
 
@@ -155,7 +158,9 @@ def _launch(type: str, dims: str, start: int, duration: int, pid: int, correlati
 
 
 def _kernel_name(kernel: Kernel) -> str:
-    return KERNELS.get(kernel.type, f"void at::native::vectorized_elementwise_kernel<4, at::native::{kernel.type}>(int)")
+    return KERNELS.get(
+        kernel.type, f"void at::native::vectorized_elementwise_kernel<4, at::native::{kernel.type}>(int)"
+    )
 
 
 def _dims(kernel: Kernel) -> str:
@@ -163,7 +168,7 @@ def _dims(kernel: Kernel) -> str:
 
 
 def _collectives(recording: Recording, step: int, device: int) -> Iterator[str]:
-    talks, cluster = recording.talks.of(step), recording.cluster
+    talks = recording.talks.of(step)
     correlation = step * 1_000_000 + 500_000
     columns = (talks.template, talks.sequence, talks.start, talks.duration)
     for template, sequence, start, duration in zip(*(column.tolist() for column in columns), strict=True):
@@ -180,9 +185,10 @@ def _collectives(recording: Recording, step: int, device: int) -> Iterator[str]:
             f'{{"ph":"X","cat":"kernel","name":"{kernel}(ncclDevKernelArgsStorage<4096ul>)","pid":{device},'
             f'"tid":{stream},"ts":{_micros(start)},"dur":{duration / 1000},"args":{{"External id":{correlation},'
             f'"queued":0,"device":{device},"context":1,"stream":{stream},"correlation":{correlation},'
-            f'"Collective name":"{called}","In msg nelems":{into},"Out msg nelems":{out},"Group size":{len(group.ranks)},'
-            f'"dtype":"BFloat16","In split size":"[]","Out split size":"[]","Process Group Name":"'
-            f'{_number(cluster, group.id)}","Process Group Description":"{group.kind}","Process Group Ranks":"[{ranks}]",'
+            f'"Collective name":"{called}","In msg nelems":{into},"Out msg nelems":{out},'
+            f'"Group size":{len(group.ranks)},"dtype":"BFloat16","In split size":"[]","Out split size":"[]",'
+            f'"Process Group Name":"{_number(group.id)}","Process Group Description":"{group.kind}",'
+            f'"Process Group Ranks":"[{ranks}]",'
             f'{peer}"Rank":{inside},"Seq":{sequence},"grid":[24,1,1],"block":[512,1,1]}}}}'
         )
 

@@ -1,0 +1,186 @@
+"""The communication of a run as arrays: every rank's events in order, joined into the collectives they took part in.
+
+An *event* is one rank's part of a collective; an *instance* is the collective itself. Members of an instance are joined
+by (step, group, op, sequence); sends and receives by pair and sequence, or, in pipeline groups of more than two ranks
+that do not name the peer, by ends that coincide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.run.run import Run
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+PEER_TO_PEER = ("send", "receive", "send_receive")
+PAIR_TOLERANCE_NS = 500_000
+"""Both ends of a transfer finish within this, on aligned clocks."""
+
+_EVENTS = """
+    WITH chosen AS (
+        SELECT rank, coalesce(step, 0) AS step, coalesce("group", name) AS tie, op, coalesce(sequence, -1) AS sequence,
+               coalesce(peer, -1) AS peer, start, greatest(duration, 0) AS duration, coalesce(bytes, -1) AS bytes
+        FROM collectives
+        WHERE start IS NOT NULL AND duration IS NOT NULL {steps}
+    )
+    SELECT *,
+           dense_rank() OVER (ORDER BY tie) AS tie_code,
+           dense_rank() OVER (ORDER BY step, tie, op, sequence) AS code,
+           count(*) OVER (PARTITION BY step, tie, op, sequence, rank) AS copies
+    FROM chosen
+    ORDER BY rank, start, duration
+"""
+
+
+@dataclass(frozen=True)
+class Events:
+    """One row per rank × collective, ordered by rank and start; times in ns on the cluster clock."""
+
+    ranks: Ints
+    """The global ranks, ascending; `rank` holds places in it."""
+    rank: Ints
+    step: Ints
+    tie: NDArray[np.object_]
+    op: NDArray[np.object_]
+    start: Ints
+    end: Ints
+    bytes: Ints
+    instance: Ints
+
+    @property
+    def duration(self) -> Ints:
+        return self.end - self.start
+
+    @cached_property
+    def instances(self) -> int:
+        return int(self.instance.max()) + 1 if len(self.instance) else 0
+
+    @cached_property
+    def members(self) -> Ints:
+        """How many ranks took part in each instance."""
+        return np.bincount(self.instance, minlength=self.instances)
+
+    @cached_property
+    def last_start(self) -> Ints:
+        """When the last member of each instance arrived."""
+        last = np.full(self.instances, np.iinfo(np.int64).min)
+        np.maximum.at(last, self.instance, self.start)
+        return last
+
+    @cached_property
+    def transfer(self) -> Ints:
+        """Duration of each instance after its last member arrived: the shortest duration any member saw.
+
+        The last to arrive does not wait, so its duration is the transfer alone; no clock is compared.
+        """
+        shortest = np.full(self.instances, np.iinfo(np.int64).max)
+        np.minimum.at(shortest, self.instance, self.duration)
+        return shortest
+
+
+def read_events(run: Run, steps: tuple[int, ...] | None = None) -> Events:
+    """All communication events of a run, or of some of its steps."""
+    run.load(["collectives", "groups"])
+    chosen = "" if steps is None else f"AND coalesce(step, 0) IN ({', '.join(map(str, steps)) or 'NULL'})"
+    columns = run.sql(_EVENTS.format(steps=chosen)).fetchnumpy()
+    ranks, rank = np.unique(columns["rank"].astype(np.int64), return_inverse=True)
+    start = columns["start"].astype(np.int64)
+    end = start + columns["duration"].astype(np.int64)
+    keys = _Keys(columns, end)
+    return Events(
+        ranks=ranks, rank=rank.astype(np.int64), step=columns["step"].astype(np.int64), tie=columns["tie"],
+        op=columns["op"], start=start, end=end, bytes=columns["bytes"].astype(np.int64), instance=keys.instances(),
+    )  # fmt: skip
+
+
+class _Keys:
+    """Works out which events belong together."""
+
+    def __init__(self, columns: dict[str, NDArray[np.generic]], end: Ints) -> None:
+        self.end = end
+        self.rank = columns["rank"].astype(np.int64)
+        self.step = columns["step"].astype(np.int64)
+        self.sequence = columns["sequence"].astype(np.int64)
+        self.peer = columns["peer"].astype(np.int64)
+        self.op = columns["op"]
+        self.tie_codes = columns["tie_code"].astype(np.int64)
+        self.codes = columns["code"].astype(np.int64)
+        self.copies = columns["copies"].astype(np.int64)
+
+    def instances(self) -> Ints:
+        count = len(self.rank)
+        if not count:
+            return np.zeros(0, dtype=np.int64)
+        result = np.arange(count, dtype=np.int64)
+        paired = np.isin(self.op.astype(str), PEER_TO_PEER)
+        self._join(result, np.flatnonzero(~paired & (self.sequence >= 0)))
+        self._pair(result, np.flatnonzero(paired))
+        return np.unique(result, return_inverse=True)[1].astype(np.int64)
+
+    def _join(self, result: Ints, rows: Ints) -> None:
+        """Equal (step, group, op, sequence) is the same collective, unless one rank has it twice."""
+        codes = self.codes[rows]
+        usable = ~np.isin(codes, codes[self.copies[rows] > 1])
+        first = np.full(int(codes.max()) + 1 if len(codes) else 0, -1, dtype=np.int64)
+        first[codes[::-1]] = rows[::-1]
+        result[rows[usable]] = first[codes[usable]]
+
+    def _pair(self, result: Ints, rows: Ints) -> None:
+        """Sends with receives, and both sides of combined calls, group by group."""
+        for tie in np.unique(self.tie_codes[rows]):
+            group = rows[self.tie_codes[rows] == tie]
+            for combined in (False, True):
+                chosen = group[(self.op[group] == "send_receive") == combined]
+                if len(chosen):
+                    self._pair_group(result, chosen, combined=combined)
+
+    def _pair_group(self, result: Ints, rows: Ints, *, combined: bool) -> None:
+        if len(np.unique(self.rank[rows])) == 2 or (self.peer[rows] >= 0).all():
+            left = self._pair_by_number(result, rows, combined=combined)
+        else:
+            left = rows
+        if len(left):
+            self._pair_by_end(result, left, combined=combined)
+
+    def _pair_by_number(self, result: Ints, rows: Ints, *, combined: bool) -> Ints:
+        """The k-th send from a to b is the k-th receive at b from a."""
+        waiting: dict[tuple[int, int, int, int], int] = {}
+        others = {int(rank) for rank in np.unique(self.rank[rows])}
+        unpaired = set(rows.tolist())
+        for row in rows.tolist():
+            here = int(self.rank[row])
+            there = int(self.peer[row]) if self.peer[row] >= 0 else next(iter(others - {here}), -1)
+            outward = combined and here < there or not combined and self.op[row] == "send"
+            pair = (here, there) if outward else (there, here)
+            key = (int(self.step[row]), *pair, int(self.sequence[row]))
+            partner = waiting.pop(key, None)
+            if partner is None:
+                waiting[key] = row
+            elif self.rank[partner] != here:
+                result[row] = result[partner]
+                unpaired -= {row, partner}
+        return np.array(sorted(unpaired), dtype=np.int64)
+
+    def _pair_by_end(self, result: Ints, rows: Ints, *, combined: bool) -> None:
+        """Partners finish together: nearest end on another rank, if each is the other's nearest."""
+        ordered = rows[np.argsort(self.end[rows], kind="stable")]
+        nearest = {}
+        for place, row in enumerate(ordered.tolist()):
+            around = ordered[max(0, place - 8) : place + 9].tolist()
+            fitting = [
+                other for other in around
+                if self.rank[other] != self.rank[row] and (combined or self.op[other] != self.op[row])
+                and abs(self.end[other] - self.end[row]) <= PAIR_TOLERANCE_NS
+            ]  # fmt: skip
+            if fitting:
+                nearest[row] = min(fitting, key=lambda other: abs(int(self.end[other] - self.end[row])))
+        for row, other in nearest.items():
+            if nearest.get(other) == row:
+                result[max(row, other)] = result[min(row, other)]
+

@@ -1,0 +1,181 @@
+"""What-if: the run as a dependency graph over all ranks, replayed with some of its parts mended.
+
+    start(i) = max(free(anchor(i)) + work(i), end(queued(i)))
+    end(c)   = max over members i of c of start(i)  +  transfer(c)
+    free(i)  = max(end(c), start(i) + overlap(i))
+
+Work, transfers and overlaps are what was measured, or what a fix puts in their place. The graph is evaluated level by
+level: all collectives whose predecessors are known are evaluated in one NumPy call, so the cost grows with the length
+of the program, hardly with the number of ranks. The replay of the unchanged run is compared with the measured one; what
+is left over is reported as the residual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.analysis.events import Ints
+from paceline.analysis.timeline import Timeline
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a replay is made of, in ns; a fix returns changed copies."""
+
+    work: Floats
+    transfer: Floats
+    overlap: Floats
+
+    def with_work(self, work: Floats) -> Costs:
+        return replace(self, work=work)
+
+    def with_transfer(self, transfer: Floats) -> Costs:
+        return replace(self, transfer=transfer)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """When everything happened in a replay."""
+
+    start: Floats
+    end: Floats
+    step_ends: Floats
+    """ranks × steps, ns; nan where a rank did not record the step."""
+    begin: Floats
+
+    @cached_property
+    def step_times(self) -> Floats:
+        """ns per step: the mean over ranks of end(n) - end(n-1)."""
+        previous = np.concatenate([self.begin[:, None], self.step_ends[:, :-1]], axis=1)
+        lengths = self.step_ends - previous
+        with np.errstate(all="ignore"):
+            columns = np.where(np.isnan(lengths).all(axis=0), 0.0, np.nanmean(np.nan_to_num(lengths, nan=np.nan), axis=0))
+        return columns
+
+    @property
+    def step_time(self) -> float:
+        """The typical step: the median over steps."""
+        return float(np.median(self.step_times)) if len(self.step_times) else 0.0
+
+
+class Replay:
+    """The compiled graph of a run."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        events = timeline.events
+        self.costs = Costs(
+            work=timeline.work.astype(np.float64),
+            transfer=events.transfer.astype(np.float64),
+            overlap=timeline.overlap.astype(np.float64),
+        )
+        self._levels = _levels(timeline)
+
+    @cached_property
+    def base(self) -> Outcome:
+        """The replay of the unchanged run."""
+        return self.run(self.costs)
+
+    @cached_property
+    def measured(self) -> Outcome:
+        """The run as it was recorded, in the same shape."""
+        events = self.timeline.events
+        return self._outcome(events.start.astype(np.float64), events.end.astype(np.float64))
+
+    @property
+    def residual(self) -> float:
+        """(replayed - measured) / measured step time; near 0 when the graph explains the run."""
+        measured = self.measured.step_time
+        return (self.base.step_time - measured) / measured if measured else 0.0
+
+    def run(self, costs: Costs) -> Outcome:
+        """Replay with these costs."""
+        line, events = self.timeline, self.timeline.events
+        start, end = np.zeros(len(events.rank)), np.zeros(len(events.rank))
+        free = np.zeros(len(events.rank) + len(events.ranks))
+        free[len(events.rank) :] = line.begin
+        before = np.where(line.anchor >= 0, line.anchor, len(events.rank) + events.rank)
+        for level in self._levels:
+            rows = level.rows
+            arrival = free[before[rows]] + costs.work[rows]
+            queued = line.queued[rows]
+            waited = queued >= 0
+            arrival[waited] = np.maximum(arrival[waited], end[queued[waited]])
+            last = np.maximum.reduceat(arrival, level.edges)
+            finished = np.repeat(last + costs.transfer[level.instances], level.sizes)
+            start[rows], end[rows] = arrival, finished
+            free[rows] = np.maximum(finished, arrival + costs.overlap[rows])
+        return self._outcome(start, end)
+
+    def _outcome(self, start: Floats, end: Floats) -> Outcome:
+        line, events = self.timeline, self.timeline.events
+        ends = np.full(line.known.shape, np.nan)
+        rows = np.flatnonzero(line.is_end)
+        ends[events.rank[rows], line.step[rows]] = start[rows]
+        return Outcome(start, end, ends, line.begin.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Instances that can be evaluated together, with their events in a row."""
+
+    rows: Ints
+    edges: Ints
+    sizes: Ints
+    instances: Ints
+
+
+def _levels(line: Timeline) -> list[_Level]:
+    """Instances by the length of the longest chain before them."""
+    depth = _depths(line)
+    events = line.events
+    order = np.lexsort((events.instance, depth[events.instance]))
+    sorted_depth = depth[events.instance][order]
+    cuts = np.flatnonzero(np.diff(sorted_depth)) + 1
+    return [_level(rows, events.instance) for rows in np.split(order, cuts) if len(rows)]
+
+
+def _level(rows: Ints, instance: Ints) -> _Level:
+    numbers = instance[rows]
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(numbers)) + 1]).astype(np.int64)
+    sizes = np.diff(np.concatenate([edges, [len(rows)]]))
+    return _Level(rows, edges, sizes, numbers[edges])
+
+
+def _depths(line: Timeline) -> Ints:
+    """Longest chain before each instance: relaxed in order of time, again where time and order disagree."""
+    events = line.events
+    depth = np.zeros(events.instances, dtype=np.int64)
+    later, earlier = _edges(line)
+    order = np.argsort(events.last_start[later], kind="stable")
+    later, earlier = later[order], earlier[order]
+    for _ in range(64):
+        changed = False
+        pairs = zip(later.tolist(), earlier.tolist(), strict=True)
+        values = depth.tolist()
+        for after, before in pairs:
+            if values[after] <= values[before]:
+                values[after] = values[before] + 1
+                changed = True
+        depth = np.array(values, dtype=np.int64)
+        if not changed:
+            return depth
+    # Clocks so far off that effect seems to precede cause: what is left is evaluated in the order reached so far.
+    return depth
+
+
+def _edges(line: Timeline) -> tuple[Ints, Ints]:
+    """Pairs of instances, (later, earlier), one per dependency between different instances."""
+    instance = line.events.instance
+    followers = np.flatnonzero(line.anchor >= 0)
+    queued = np.flatnonzero(line.queued >= 0)
+    later = np.concatenate([instance[followers], instance[queued]])
+    earlier = np.concatenate([instance[line.anchor[followers]], instance[line.queued[queued]]])
+    different = later != earlier
+    return later[different], earlier[different]
