@@ -1,6 +1,6 @@
 """What-if: the run as a dependency graph over all ranks, replayed with some of its parts mended.
 
-    start(i) = max(free(anchor(i)) + work(i), end(queued(i)))
+    start(i) = max(free(anchor(i)) + work(i), end(after(i)) + lag(i))
     end(c)   = max over members i of c of start(i)  +  transfer(c)
     free(i)  = max(end(c), start(i) + overlap(i))
 
@@ -104,9 +104,9 @@ class Replay:
         for level in self._levels:
             rows = level.rows
             arrival = free[before[rows]] + costs.work[rows]
-            queued = line.queued[rows]
-            waited = queued >= 0
-            arrival[waited] = np.maximum(arrival[waited], end[queued[waited]])
+            waited = np.flatnonzero(line.after[rows] >= 0)
+            second = end[line.after[rows[waited]]] + line.lag[rows[waited]]
+            arrival[waited] = np.maximum(arrival[waited], second)
             last = np.maximum.reduceat(arrival, level.edges)
             finished = np.repeat(last + costs.transfer[level.instances], level.sizes)
             start[rows], end[rows] = arrival, finished
@@ -174,8 +174,8 @@ def _edges(line: Timeline) -> tuple[Ints, Ints]:
     """Pairs of instances, (later, earlier), one per dependency between different instances."""
     instance = line.events.instance
     followers = np.flatnonzero(line.anchor >= 0)
-    queued = np.flatnonzero(line.queued >= 0)
-    later = np.concatenate([instance[followers], instance[queued]])
-    earlier = np.concatenate([instance[line.anchor[followers]], instance[line.queued[queued]]])
+    waited = np.flatnonzero(line.after >= 0)
+    later = np.concatenate([instance[followers], instance[waited]])
+    earlier = np.concatenate([instance[line.anchor[followers]], instance[line.after[waited]]])
     different = later != earlier
     return later[different], earlier[different]

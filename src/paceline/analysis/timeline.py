@@ -5,9 +5,16 @@ line and the next event i:
 
     work(i) = start(i) - free(b)          free(b) = max(end(b), start(b) + overlap(b))
 
-where overlap(b) is the computing hidden behind b. An event during which another one starts on the same rank is *beside*
-the main line (gradients summed during backward): it starts from the main line but nobody waits for it before the end
-of the step. All differences are taken on one rank's own clock, so clock skew cancels.
+where overlap(b) is the computing hidden behind b. An event during which another one starts on the same rank, or that was
+queued behind such a one in its group, is *beside* the main line (gradients summed during backward): it is issued from
+the main line, and the main line waits for the last of its kind only when it gets there. So an event can have a second
+predecessor:
+
+    start(i) = max(free(anchor) + work(i), end(after) + lag(i))
+
+Where the second one decided, the recording does not tell how much of the gap was work and how much waiting; the least
+own time with which any rank reached the same place of the program tells it. All differences are taken on one rank's
+own clock, so clock skew cancels.
 """
 
 from __future__ import annotations
@@ -23,6 +30,10 @@ from paceline.run.run import Run
 
 INSIDE_NS = 2_000
 """An event that starts less than this before another ends did not run beside it."""
+QUEUED_NS = 10_000
+"""An event that starts within this after the one before it in its group had been waiting for it."""
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -40,21 +51,24 @@ class Timeline:
     anchor: Ints
     """The main-line event this one follows; -1 = the rank's first step begins."""
     work: Ints
-    queued: Ints
-    """The event of the same group whose end let this one start; -1 when it was not queued."""
+    after: Ints
+    """Second predecessor: the event beside the main line that this one had to wait for; -1 = none."""
+    lag: Ints
     begin: Ints
     """When each rank's first step began."""
     known: NDArray[np.bool_]
     """ranks × steps: whether the rank recorded the step."""
 
-    def own_time(self) -> NDArray[np.float64]:
-        """ns of own work, ranks × steps (nan = not recorded): work on the main line plus hidden computing."""
-        chain = ~self.beside
-        rows = np.flatnonzero(chain)
-        result = np.zeros(self.known.shape)
-        np.add.at(result, (self.events.rank[rows], self.step[rows]), (self.work + self.overlap)[rows])
-        result[~self.known] = np.nan
-        return result
+    own: Floats
+    """Own time of the rank when it reached each event, ns since its first step began: work, never waiting."""
+
+    def own_time(self) -> Floats:
+        """ns of own work, ranks × steps (nan = not recorded)."""
+        at_end = np.full(self.known.shape, np.nan)
+        rows = np.flatnonzero(self.is_end)
+        at_end[self.events.rank[rows], self.step[rows]] = self.own[rows]
+        before = np.concatenate([np.zeros((len(at_end), 1)), at_end[:, :-1]], axis=1)
+        return at_end - before
 
 
 def read_timeline(run: Run, steps: tuple[int, ...] | None = None) -> Timeline:
@@ -94,7 +108,7 @@ class _Bounds:
                 if value is not None:
                     target[places[rank], numbers[step]] = value
 
-    def _event_limits(self, events: Events) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _event_limits(self, events: Events) -> tuple[Floats, Floats]:
         shape = (len(self.ranks), len(self.steps))
         first, last = np.full(shape, np.inf), np.full(shape, -np.inf)
         rank, step, inside = self.places(events)
@@ -159,21 +173,25 @@ class _Lines:
         self.overlap = np.zeros(count, dtype=np.int64)
         self.anchor = np.full(count, -1, dtype=np.int64)
         self.work = np.zeros(count, dtype=np.int64)
-        self.queued = np.full(count, -1, dtype=np.int64)
+        self.after = np.full(count, -1, dtype=np.int64)
+        self.lag = np.zeros(count, dtype=np.int64)
         self.begin = np.zeros(len(bounds.ranks), dtype=np.int64)
+        self.own = np.zeros(count)
 
     def timeline(self) -> Timeline:
         for rank, rows in self._by_rank():
             self._mark_beside(rows)
+            self._mark_queued(rows)
             self._share_overlap(rank, rows)
             starts = self.bounds.start[rank]
             first = np.nanmin(starts) if not np.isnan(starts).all() else self.events.start[rows[0]]
             self.begin[rank] = min(int(first), int(self.events.start[rows[0]]))
             self._chain(rank, rows.tolist())
+        self._separate_waiting()
         return Timeline(
             events=self.events, steps=self.bounds.steps, step=self.step, is_end=self.is_end, beside=self.beside,
-            overlap=self.overlap, anchor=self.anchor, work=self.work, queued=self.queued, begin=self.begin,
-            known=~np.isnan(self.bounds.end),
+            overlap=self.overlap, anchor=self.anchor, work=self.work, after=self.after, lag=self.lag, begin=self.begin,
+            known=~np.isnan(self.bounds.end), own=self.own,
         )  # fmt: skip
 
     def _by_rank(self) -> Iterator[tuple[int, Ints]]:
@@ -213,21 +231,130 @@ class _Lines:
         # Small differences come from rounding and from how tools assign events to steps.
         return int(left) if left > 0.1 * float(duration.sum()) else 0
 
+    def _mark_queued(self, rows: Ints) -> None:
+        """Events that started the moment the one before them in their group, itself beside, had ended."""
+        last_of_tie: dict[object, int] = {}
+        for row in rows[~self.is_end[rows]].tolist():
+            tie = self.events.tie[row]
+            previous = last_of_tie.get(tie, -1)
+            if previous >= 0 and self.beside[previous]:
+                gap = int(self.events.start[row] - self.events.end[previous])
+                if 0 <= gap <= QUEUED_NS:
+                    self.beside[row] = True
+                    self.after[row], self.lag[row] = previous, gap
+            last_of_tie[tie] = row
+
     def _chain(self, rank: int, rows: list[int]) -> None:
         start, end = self.events.start, self.events.end
         free, anchor = int(self.begin[rank]), -1
         waiting: list[tuple[int, int]] = []  # main-line events that have begun: (free, row)
-        last_of_tie: dict[object, int] = {}
+        joins = self._last_beside(rows)
+        pending: list[int] = []
         for row in rows:
             for freed, earlier in waiting:
-                if freed <= start[row] and freed >= free:
+                if free <= freed <= start[row]:
                     free, anchor = freed, earlier
             waiting = [entry for entry in waiting if entry[0] > start[row]]
             self.anchor[row], self.work[row] = anchor, max(0, int(start[row]) - free)
-            previous = last_of_tie.get(self.events.tie[row], -1)
-            if previous >= 0 and 0 <= start[row] - end[previous] <= INSIDE_NS * 5 and self.beside[previous]:
-                self.queued[row] = previous
-            if not self.is_end[row]:
-                last_of_tie[self.events.tie[row]] = row
-            if not self.beside[row]:
-                waiting.append((max(int(end[row]), int(start[row] + self.overlap[row])), row))
+            if self.beside[row]:
+                if row in joins:
+                    pending.append(row)
+                continue
+            ended = [other for other in pending if end[other] <= start[row]]
+            if ended:
+                self.after[row] = max(ended, key=lambda other: int(end[other]))
+                self.lag[row] = start[row] - end[self.after[row]]
+                pending = [other for other in pending if end[other] > start[row]]
+            waiting.append((max(int(end[row]), int(start[row] + self.overlap[row])), row))
+
+    def _last_beside(self, rows: list[int]) -> set[int]:
+        """The last event beside the main line of each group in each step: the one the main line comes to wait for."""
+        last: dict[tuple[int, object], int] = {}
+        for row in rows:
+            if self.beside[row]:
+                last[int(self.step[row]), self.events.tie[row]] = row
+        return set(last.values())
+
+    def _separate_waiting(self) -> None:
+        """Tell work from waiting where a second predecessor decided the start."""
+        self._sum_own()
+        keys = self._program_places()
+        begin = self._own_at_step_begin()
+        usual: dict[tuple[int, ...], float] = {}
+        sure = (self.after < 0) | ~self.beside
+        for row in np.flatnonzero(sure).tolist():
+            usual[keys[row]] = min(usual.get(keys[row], np.inf), self.own[row] - begin[row])
+        for row in np.flatnonzero(self.after >= 0).tolist():
+            before = int(self.after[row])
+            if keys[row] in usual:
+                issued = usual[keys[row]] + begin[row]
+                self._issue_at(row, issued)
+            elif self.beside[row]:  # queued on every rank: issued no earlier than the one before it
+                self.anchor[row], self.work[row] = self.anchor[before], self.work[before]
+        self._sum_own()
+        self._match_recorded_split()
+
+    def _match_recorded_split(self) -> None:
+        """Own time of a step is its duration less exposed communication, where that was recorded.
+
+        What the chain has too much of it is waiting that no rank was free of; it sits where the main line waited.
+        """
+        joins = np.flatnonzero((self.after >= 0) & ~self.beside)
+        spare = {}
+        for row in joins.tolist():
+            place = (int(self.events.rank[row]), int(self.step[row]))
+            if self.work[row] > self.work[spare.get(place, row)] or place not in spare:
+                spare[place] = row
+        begin = self._own_at_step_begin()
+        for end in np.flatnonzero(self.is_end).tolist():
+            rank, step = int(self.events.rank[end]), int(self.step[end])
+            recorded = self.bounds.duration[rank, step] - self.bounds.exposed[rank, step]
+            excess = self.own[end] - begin[end] - recorded
+            row = spare.get((rank, step), -1)
+            if row >= 0 and excess > 0:
+                self.work[row] = max(0, int(self.work[row] - excess))
+        self._sum_own()
+
+    def _issue_at(self, row: int, issued: float) -> None:
+        """Anchor a row where its rank's own time reached `issued`, no later than recorded."""
+        anchor = int(self.anchor[row])
+        while anchor >= 0 and self._own_after(anchor) > issued:
+            anchor = int(self.anchor[anchor])
+        if not self.beside[row]:
+            anchor = int(self.anchor[row])  # the main line goes on from where it is
+        work = max(0, int(issued - self._own_after(anchor)))
+        self.work[row] = work if anchor != self.anchor[row] else min(work, int(self.work[row]))
+        self.anchor[row] = anchor
+
+    def _program_places(self) -> list[tuple[int, ...]]:
+        """(kind of operator, how many members, which of them in this step): the same on ranks that run one program."""
+        ops = np.unique(self.events.op.astype(str), return_inverse=True)[1]
+        members = self.events.members[self.events.instance]
+        seen: dict[tuple[int, ...], int] = {}
+        places = []
+        for rank, step, op, size in zip(
+            self.events.rank.tolist(), self.step.tolist(), ops.tolist(), members.tolist(), strict=True
+        ):
+            place = seen.get((rank, step, op, size), 0)
+            seen[rank, step, op, size] = place + 1
+            places.append((op, size, place))
+        return places
+
+    def _sum_own(self) -> None:
+        """own(i) = own(anchor) + overlap(anchor) + work(i); anchors come before their followers in row order."""
+        own, work, anchor = [0.0] * len(self.work), self.work.tolist(), self.anchor.tolist()
+        overlap = self.overlap.tolist()
+        for row in range(len(own)):
+            before = anchor[row]
+            own[row] = work[row] + (own[before] + overlap[before] if before >= 0 else 0.0)
+        self.own = np.array(own)
+
+    def _own_after(self, row: int) -> float:
+        return float(self.own[row] + self.overlap[row]) if row >= 0 else 0.0
+
+    def _own_at_step_begin(self) -> Floats:
+        at_end = np.zeros((len(self.bounds.ranks), len(self.bounds.steps) + 1))
+        ends = np.flatnonzero(self.is_end)
+        at_end[self.events.rank[ends], self.step[ends] + 1] = self.own[ends]
+        begin: Floats = at_end[self.events.rank, self.step]
+        return begin

@@ -14,6 +14,10 @@ PEAK_RATE = 70e3  # FLOP per ns, the data sheet
 CUBE, MIXED, VECTOR, CPU = "AI_CORE", "MIX_AIC", "AI_VECTOR_CORE", "AI_CPU"
 
 
+class Tokens(int):
+    """A dimension of a shape that grows with the length of the sequences."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One kernel of the program, before noise and faults."""
@@ -32,6 +36,16 @@ class Kernel:
     def name(self) -> str:
         return f"aclnn{self.type}_{self.type}AiCpu" if self.core == CPU else f"aclnn{self.type}_{self.type}_{self.type}"
 
+    def loaded(self, load: float) -> Kernel:
+        """The same kernel on longer or shorter sequences: dimensions that count tokens change, weights do not."""
+        if load == 1.0:
+            return self
+
+        def scaled(shape: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(round(size * load) if isinstance(size, Tokens) else size for size in shape)
+
+        return replace(self, inputs=tuple(map(scaled, self.inputs)), outputs=tuple(map(scaled, self.outputs)))
+
     def at(self, *, micro_batch: int, phase: str, layer: int) -> Kernel:
         return replace(self, micro_batch=micro_batch, phase=phase, layer=layer)
 
@@ -46,8 +60,8 @@ class Costs:
     tp: int
 
     @property
-    def tokens(self) -> int:
-        return self.batch * self.sequence
+    def tokens(self) -> Tokens:
+        return Tokens(self.batch * self.sequence)
 
     @property
     def activation_bytes(self) -> int:
@@ -127,7 +141,7 @@ class Costs:
         """Attention in b sequences of s tokens: passes · b · s² · h / tp FLOP, at half the rate of a plain product."""
         part = self.hidden // self.tp
         flops = passes * self.batch * self.sequence**2 * part
-        shape = (self.batch, self.sequence, part)
+        shape = (self.batch, Tokens(self.sequence), part)
         return Kernel(type, MIXED, 2 * flops / CUBE_RATE, flops, (shape, shape, shape), (shape,))
 
     def _vector(self, type: str, passes: int, width: int | None = None) -> Kernel:

@@ -103,6 +103,17 @@ class Recording:
         """Per message of the program: group, link, packets."""
         return wires(self.cluster, self.conditions, self.program, self.rank)
 
+    @cached_property
+    def evenly_loaded(self) -> bool:
+        return bool((self.conditions.load == 1.0).all())
+
+    def load(self, template: int, step: int) -> float:
+        """How many tokens the kernel had to work on in that step, 1 = as planned."""
+        batch = self.program.kernels[template].micro_batch
+        if batch < 0 or self.evenly_loaded:
+            return 1.0
+        return float(self.conditions.load[step - FIRST_STEP, self.cluster.coordinates(self.rank)[0], batch])
+
     def computing(self, step: int) -> Intervals:
         kernels = self.kernels.of(step)
         return union(kernels.start, kernels.duration)

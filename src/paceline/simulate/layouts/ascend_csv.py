@@ -56,11 +56,15 @@ def kernel_details(recording: Recording, dialect: Dialect) -> str:
 
 def _kernel_rows(recording: Recording, dialect: Dialect) -> Iterator[tuple[int, str]]:
     kernels = recording.kernels
-    constant = [_constant_part(kernel, number, dialect) for number, kernel in enumerate(recording.program.kernels)]
+    constant: dict[tuple[int, float], tuple[str, str, bool | None]] = {}
     columns = (kernels.step, kernels.template, kernels.start, kernels.duration, kernels.wait)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     for task, (step, template, start, duration, wait) in enumerate(rows, start=1):
-        name, shape, vector = constant[template]
+        load = recording.load(template, step)
+        if (template, load) not in constant:
+            kernel = recording.program.kernels[template].loaded(load)
+            constant[(template, load)] = _constant_part(kernel, template, dialect)
+        name, shape, vector = constant[(template, load)]
         yield (
             start,
             (

@@ -19,7 +19,7 @@ from paceline.simulate.layouts.ascend_text import OUTPUT, metadata, profiler_inf
 from paceline.simulate.layouts.layout import detailed
 from paceline.simulate.layouts.spelling import HCOM, NO_RANK, shapes, worker
 from paceline.simulate.memory import DRIVER, memory_of
-from paceline.simulate.model import CPU, VECTOR
+from paceline.simulate.model import CPU, VECTOR, Kernel
 from paceline.simulate.recording import Recording
 
 COMPUTE_STREAM, COMMUNICATION_STREAM = 2, 40
@@ -176,20 +176,24 @@ def _compute_tasks(recording: Recording, strings: _Strings) -> Iterator[Row]:
 
 
 def _compute_infos(recording: Recording, strings: _Strings) -> Iterator[Row]:
-    known = []
-    for kernel in recording.program.kernels:
-        into, out = len(kernel.inputs), len(kernel.outputs)
-        texts = (
-            ";".join(["ND"] * into), ";".join(["FLOAT16"] * into), shapes(kernel.inputs),
-            ";".join(["ND"] * out), ";".join(["FLOAT16"] * out), shapes(kernel.outputs),
-        )  # fmt: skip
-        known.append((
-            strings(kernel.name), 40 if kernel.core == VECTOR else 20, strings(kernel.core), strings(kernel.type),
-            *map(strings, texts), strings("N/A"),
-        ))  # fmt: skip
-    for number, template in enumerate(recording.kernels.template.tolist(), start=1):
-        name, blocks, *rest = known[template]
+    known: dict[tuple[int, float], Row] = {}
+    rows = zip(recording.kernels.template.tolist(), recording.kernels.step.tolist(), strict=True)
+    for number, (template, step) in enumerate(rows, start=1):
+        load = recording.load(template, step)
+        if (template, load) not in known:
+            known[(template, load)] = _compute_info(recording.program.kernels[template].loaded(load), strings)
+        name, blocks, *rest = known[(template, load)]
         yield (name, number, blocks, 0, *rest)
+
+
+def _compute_info(kernel: Kernel, strings: _Strings) -> Row:
+    into, out = len(kernel.inputs), len(kernel.outputs)
+    texts = (
+        ";".join(["ND"] * into), ";".join(["FLOAT16"] * into), shapes(kernel.inputs),
+        ";".join(["ND"] * out), ";".join(["FLOAT16"] * out), shapes(kernel.outputs), "N/A",
+    )  # fmt: skip
+    blocks = 40 if kernel.core == VECTOR else 20
+    return (strings(kernel.name), blocks, strings(kernel.core), strings(kernel.type), *map(strings, texts))
 
 
 def _launches(recording: Recording, strings: _Strings) -> Iterator[Row]:

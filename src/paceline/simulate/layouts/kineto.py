@@ -127,7 +127,10 @@ def _step(recording: Recording, index: int, pid: int) -> Iterator[str]:
 
 def _kernels(recording: Recording, step: int, device: int, pid: int) -> Iterator[str]:
     kernels, whole = recording.kernels.of(step), detailed(recording)
-    names = [(_kernel_name(kernel), kernel.type, _dims(kernel)) for kernel in recording.program.kernels]
+    names = [
+        (_kernel_name(kernel), kernel.type, _dims(kernel.loaded(recording.load(number, step))))
+        for number, kernel in enumerate(recording.program.kernels)
+    ]
     correlation = step * 1_000_000
     columns = (kernels.template, kernels.start, kernels.duration, kernels.wait)
     for template, start, duration, wait in zip(*(column.tolist() for column in columns), strict=True):
