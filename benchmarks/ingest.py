@@ -29,13 +29,13 @@ LOAD_ALL = "import sys, paceline; from paceline.run.run import TABLE_NAMES; pace
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[16, 64])
-    parser.add_argument("--detail-ranks", type=int, default=5, help="ranks with trace_view.json and kernel_details.csv")
+    parser.add_argument("--detail", type=float, default=0.7, help="share of ranks with timeline and kernels")
     parser.add_argument("--skip-peer", action="store_true")
     options = parser.parse_args()
     peer = None if options.skip_peer else install_peer()
     print(f"{'ranks':>5} {'MB':>6} {'what':34} {'CPU s':>8} {'wall s':>8} {'peak MB':>8} {'ratio':>7}")
     for ranks in options.ranks:
-        compare(ranks, options.detail_ranks, peer)
+        compare(ranks, round(ranks * options.detail), peer)
 
 
 def compare(ranks: int, detail_ranks: int, peer: Path | None) -> None:

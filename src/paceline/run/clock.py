@@ -15,16 +15,20 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import duckdb
+import numpy as np
+from numpy.typing import NDArray
 
 MAX_SPREAD_NS = 2_000_000
 """Ends that scatter more than this (median absolute deviation) are not the same collective."""
+DENSE_NS = 4_000
+"""Ends of one collective agree within this, mostly."""
 _SWEEPS = 50
 
 _COLLECTIVE_EDGES = """
     WITH ends AS (
-        SELECT coalesce("group", name) AS tie, op, coalesce(step, -1) AS step, sequence, rank, start + duration AS finish
+        SELECT "group" AS tie, op, coalesce(step, -1) AS step, sequence, rank, start + duration AS finish
         FROM collectives
-        WHERE sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
+        WHERE "group" IS NOT NULL AND sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
           AND op NOT IN ('send', 'receive', 'send_receive')
         -- A name executed twice under one number cannot be joined; take it only where it is unique.
         QUALIFY count(*) OVER (PARTITION BY tie, op, step, sequence, rank) = 1
@@ -41,6 +45,34 @@ _COLLECTIVE_EDGES = """
            mad(difference - first_difference)
     FROM (SELECT *, min(difference) OVER (PARTITION BY anchor, rank) AS first_difference FROM differences)
     GROUP BY anchor, rank ORDER BY anchor, rank
+"""
+
+# Without groups, equal names may stand for collectives of different communicators: many differences are of strangers.
+_NAMED_DIFFERENCES = """
+    WITH ends AS (
+        SELECT name, coalesce(step, -1) AS step, sequence, rank, start + duration AS finish
+        FROM collectives
+        WHERE "group" IS NULL AND sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
+          AND op NOT IN ('send', 'receive', 'send_receive')
+        QUALIFY count(*) OVER (PARTITION BY name, step, sequence, rank) = 1
+    ),
+    neighbours AS (
+        -- Each rank with the few nearest that share its names: enough to tie all, linear in ranks.
+        SELECT DISTINCT here.rank AS anchor, there.rank AS rank
+        FROM (SELECT DISTINCT rank FROM ends) AS here JOIN (SELECT DISTINCT rank FROM ends) AS there
+          ON there.rank > here.rank AND (there.rank - here.rank) IN (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512)
+    ),
+    differences AS (
+        SELECT anchor, neighbours.rank, a.name, b.finish - a.finish AS difference
+        FROM neighbours
+        JOIN ends AS a ON a.rank = neighbours.anchor
+        JOIN ends AS b ON b.rank = neighbours.rank AND b.name = a.name AND b.step = a.step AND b.sequence = a.sequence
+    )
+    SELECT anchor, rank, list(difference), list(steady) FROM (
+        SELECT anchor, rank, quantile_disc(difference, 0.5)::BIGINT AS difference,
+               count(*) > 1 AND max(difference) - min(difference) <= {dense} AS steady
+        FROM differences GROUP BY anchor, rank, name
+    ) GROUP BY anchor, rank ORDER BY anchor, rank
 """
 
 _NEIGHBOUR_EDGES = """
@@ -77,16 +109,52 @@ class Edge:
 def clock_offsets(connection: duckdb.DuckDBPyConnection) -> dict[int, int]:
     """ns to subtract from each rank's timestamps; ranks that share nothing with others are left out."""
     ties = _Ties()
-    refined = []
-    for query in (_COLLECTIVE_EDGES, _NEIGHBOUR_EDGES):
-        rows = connection.execute(query).fetchall()
-        edges = [Edge(a, b, d, n) for a, b, d, n, spread in rows if spread is None or spread <= MAX_SPREAD_NS]
-        edges.sort(key=lambda edge: -edge.samples)
-        # Sends and receives only tie what collectives left apart: their ends agree less well.
-        refined += [edge for edge in edges if query is _COLLECTIVE_EDGES or not ties.tied(edge.anchor, edge.rank)]
-        for edge in edges:
+    refined: list[Edge] = []
+    for edges in (_grouped_edges(connection), _named_edges(connection), _neighbour_edges(connection)):
+        # The later kinds only tie what the earlier left apart: they agree less well.
+        fresh = [edge for edge in edges if not ties.tied(edge.anchor, edge.rank)]
+        for edge in sorted(fresh, key=lambda edge: -edge.samples):
             ties.tie(edge)
+        refined += [edge for edge in fresh if ties.agrees(edge)]
     return _anchored(_relax(ties.offsets(), refined), ties)
+
+
+def _grouped_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
+    return _within_spread(connection.execute(_COLLECTIVE_EDGES).fetchall())
+
+
+def _neighbour_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
+    return _within_spread(connection.execute(_NEIGHBOUR_EDGES).fetchall())
+
+
+def _within_spread(rows: list[tuple[int, int, int, int, float | None]]) -> list[Edge]:
+    return [Edge(a, b, d, n) for a, b, d, n, spread in rows if spread is None or spread <= MAX_SPREAD_NS]
+
+
+def _named_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
+    """True partners differ by the same in every execution, to microseconds; strangers scatter.
+
+    Of the names that are steady the densest difference counts; a pair without any is tied by whatever is densest, last.
+    """
+    edges = []
+    rows = connection.execute(_NAMED_DIFFERENCES.format(dense=DENSE_NS)).fetchall()
+    for anchor, rank, differences, steady in rows:
+        values = np.array(differences, dtype=np.int64)
+        if np.median(np.abs(values - np.median(values))) > MAX_SPREAD_NS:
+            continue
+        sure = np.array(steady, dtype=np.bool_)
+        centre, near = _densest(np.sort(values[sure] if sure.any() else values))
+        edges.append(Edge(anchor, rank, centre, near if sure.any() else 0))
+    return edges
+
+
+def _densest(values: NDArray[np.int64]) -> tuple[int, int]:
+    """(where most values lie within DENSE_NS, how many do) of sorted values."""
+    above = np.searchsorted(values, values + DENSE_NS, side="right")
+    counts = above - np.arange(len(values))
+    first = int(np.argmax(counts))
+    inside = values[first : int(above[first])]
+    return int(np.median(inside)), len(inside)
 
 
 class _Ties:
@@ -97,6 +165,11 @@ class _Ties:
 
     def tied(self, a: int, b: int) -> bool:
         return self.root(a)[0] == self.root(b)[0]
+
+    def agrees(self, edge: Edge) -> bool:
+        """Whether an edge fits what ties its ends already; one that does not joins strangers."""
+        difference = self.root(edge.rank)[1] - self.root(edge.anchor)[1]
+        return abs(edge.difference - difference) <= 2 * DENSE_NS and edge.samples > 0
 
     def root(self, rank: int) -> tuple[int, int]:
         """(root, clock(rank) - clock(root)), shortening the path on the way."""

@@ -15,15 +15,22 @@ from paceline.simulate.program import stage_program
 
 
 @dataclass(frozen=True)
+class Link:
+    src: int
+    dst: int
+    transport: str
+
+
+@dataclass(frozen=True)
 class Subject:
     """Who or what is at fault, in the words of a finding."""
 
     ranks: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
-    links: tuple[tuple[int, int, str], ...] = ()  # (src, dst, transport)
+    links: tuple[Link, ...] = ()
+    operators: tuple[str, ...] = ()
     stages: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
-    operators: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ def slow_host(cluster: Cluster, words: Arguments) -> Broken:
 def slow_link(cluster: Cluster, words: Arguments) -> Broken:
     source, target = words.link(links_in_use(cluster))
     factor = words.factor(4.0)
-    subject = Subject(links=((source, target, cluster.transport(source, target)),))
+    subject = Subject(links=(Link(source, target, cluster.transport(source, target)),))
     return Broken(subject, lambda now: replace(now, links={**now.links, (source, target): factor}), factor)
 
 

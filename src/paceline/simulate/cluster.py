@@ -46,9 +46,13 @@ class ClusterSpec:
     start: int = 1_763_208_000_000_000_000  # ns since 1970 of the first step
 
     def __post_init__(self) -> None:
-        for name in ("hosts", "devices", "dp", "tp", "pp", "steps", "layers", "micro_batches"):
+        for name in ("hosts", "devices", "dp", "tp", "pp", "steps", "layers", "micro_batches", "hidden", "sequence"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.seed < 0 or (self.detail_ranks or 0) < 0:
+            raise UsageError("the seed and the number of detail ranks cannot be negative")
+        if not 0 <= self.noise <= 0.1:
+            raise UsageError(f"noise is a fraction between 0 and 0.1, not {self.noise}")
         if self.dp * self.tp * self.pp != self.world:
             raise UsageError(
                 f"dp {self.dp} × tp {self.tp} × pp {self.pp} = {self.dp * self.tp * self.pp} ranks, "

@@ -114,6 +114,17 @@ class Recording:
             return 1.0
         return float(self.conditions.load[step - FIRST_STEP, self.cluster.coordinates(self.rank)[0], batch])
 
+    def memory_calls(self, step: int) -> list[tuple[str, int, int]]:
+        """(API, start, duration) of the host giving memory back and asking for it again, while the device idles."""
+        stall = int(self.conditions.allocation_stalls[self.rank])
+        if not stall:
+            return []
+        kernels = self.kernels.of(step)
+        position = len(kernels.start) // 3
+        begin, part = int(kernels.start[position] - kernels.wait[position]), stall // 32 * 2 // 10 * 10
+        names = ("aclrtFreePhysical", "aclrtMallocPhysical")
+        return [(names[call % 2], begin + call * part, part) for call in range(16)]
+
     def computing(self, step: int) -> Intervals:
         kernels = self.kernels.of(step)
         return union(kernels.start, kernels.duration)

@@ -16,7 +16,8 @@ from paceline.simulate.program import StageProgram
 
 LAUNCH_GAP = 3_000.0  # ns between two kernels when the host keeps up
 INPUT_WAIT = 1_200_000.0  # ns from the start of a step until its batch is there
-KERNELS, LINKS, STARTS = 1, 2, 3  # streams of random numbers
+KERNELS, LINKS, STARTS, CARDS = 1, 2, 3, 6  # streams of random numbers
+TOGETHER = 0.4  # part of the noise that all kernels of a card share, for good, and again for each step
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Work:
 def rank_work(cluster: Cluster, conditions: Conditions, program: StageProgram, rank: int, step: int) -> Work:
     random = np.random.default_rng((cluster.spec.seed, KERNELS, rank, step))
     kernels = len(program.kernels)
-    noise = 1.0 + cluster.spec.noise * random.standard_normal(kernels)
+    noise = 1.0 + cluster.spec.noise * (random.standard_normal(kernels) + TOGETHER * random.standard_normal())
+    noise *= _card(cluster, rank)
     gap_noise = random.gamma(16.0, 1 / 16.0, kernels)
     input_noise = random.gamma(100.0, 1 / 100.0)
     swing = random.standard_normal(2 * conditions.model.micro_batches)
@@ -52,6 +54,12 @@ def rank_work(cluster: Cluster, conditions: Conditions, program: StageProgram, r
         int(ticks(np.array([wait]))[0]),
         int(ticks(np.array([LAUNCH_GAP * gap]))[0]),
     )
+
+
+def _card(cluster: Cluster, rank: int) -> float:
+    """No two cards are alike."""
+    random = np.random.default_rng((cluster.spec.seed, CARDS, rank))
+    return 1.0 + cluster.spec.noise * TOGETHER * float(random.standard_normal())
 
 
 def _factors(

@@ -12,6 +12,7 @@ from paceline.simulate.layouts.spelling import HCOM, micros, shapes
 from paceline.simulate.memory import DRIVER, MemorySamples, memory_of
 from paceline.simulate.model import CPU, VECTOR, Kernel
 from paceline.simulate.recording import Recording
+from paceline.simulate.work import LAUNCH_GAP
 
 MODEL_ID = 4294967295
 COMPUTE_STREAM = 2
@@ -141,23 +142,24 @@ def op_statistic(recording: Recording) -> str:
 
 
 def api_statistic(recording: Recording) -> str:
-    """Host calls: a launch per kernel that takes as long as the gap it leaves, and what memory trouble adds."""
-    waits = recording.kernels.wait
-    steps = len(recording.steps.number)
-    calls = [("node", "launch", waits), ("acl", "aclnnMatmul", waits[recording.kernels.template % 4 == 0])]
-    calls.append(("hccl", "hcom_allReduce_", np.full(len(recording.talks.start), 6_000)))
-    calls.append(("acl", "aclrtSynchronizeStreamWithTimeout", np.full(steps, 40_000)))
-    stall = int(recording.conditions.allocation_stalls[recording.rank])
-    if stall:
-        calls.append(("acl", "aclrtMallocPhysical", np.full(8 * steps, stall // 20)))
-        calls.append(("acl", "aclrtFreePhysical", np.full(8 * steps, stall // 10)))
+    """Host calls: a launch per kernel, one call per collective, and what memory trouble adds."""
+    calls: dict[tuple[str, str], list[int]] = {("node", "launch"): (recording.kernels.wait // 2).tolist()}
+    for step in recording.steps.number.tolist():
+        for name, _, duration in (*recording.memory_calls(step), *collective_calls(recording, step)):
+            calls.setdefault(("acl", name), []).append(duration)
     rows = (
-        f"{level},{name},{times.sum() / 1000},{len(times)},{round(times.mean() / 1000, 3)},{times.min() / 1000},"
-        f"{times.max() / 1000},{round(float(np.var(times / 1000)), 3)}"
-        for level, name, times in calls
-        if len(times)
+        f"{level},{name},{sum(times) / 1000},{len(times)},{round(sum(times) / len(times) / 1000, 3)},"
+        f"{min(times) / 1000},{max(times) / 1000},{round(float(np.var(np.array(times) / 1000)), 3)}"
+        for (level, name), times in calls.items()
     )
     return _lines("Level,API Name,Time(us),Count,Avg(us),Min(us),Max(us),Variance", rows, "\n")
+
+
+def collective_calls(recording: Recording, step: int) -> Iterator[tuple[str, int, int]]:
+    """(API, start, duration) of the host launching each communication operator, just before it begins."""
+    duration = int(LAUNCH_GAP)
+    for talk in talks_of(recording, step):
+        yield f"hcom_{HCOM[talk.wire.op]}_", talk.start - duration, duration
 
 
 def memory_record(recording: Recording, dialect: Dialect) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from paceline.simulate.cluster import Cluster
 from paceline.simulate.intervals import union
 from paceline.simulate.layouts.ascend_communication import Talk
-from paceline.simulate.layouts.ascend_csv import allocations
+from paceline.simulate.layouts.ascend_csv import allocations, collective_calls
 from paceline.simulate.layouts.ascend_db_analysis import Row, all_talks, analysis
 from paceline.simulate.layouts.ascend_db_schema import ANALYSIS, ENUMS, PROFILER
 from paceline.simulate.layouts.ascend_text import OUTPUT, metadata, profiler_info, write_json
@@ -202,6 +202,13 @@ def _launches(recording: Recording, strings: _Strings) -> Iterator[Row]:
     rows = zip(kernels.start.tolist(), kernels.wait.tolist(), strict=True)
     for number, (start, wait) in enumerate(rows, start=1):
         yield (start - wait, start - wait + wait // 2, 10000, thread, number, launch)
+    others = (
+        call
+        for step in recording.steps.number.tolist()
+        for call in (*recording.memory_calls(step), *collective_calls(recording, step))
+    )
+    for number, (name, start, duration) in enumerate(others, start=2_000_000):
+        yield (start, start + duration, 20000, thread, number, strings(name))
 
 
 def _python(recording: Recording, strings: _Strings) -> Iterator[Row]:

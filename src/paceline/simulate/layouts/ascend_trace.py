@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from paceline.simulate.intervals import Intervals, union
 from paceline.simulate.layouts.ascend_communication import Talk, talks_of
+from paceline.simulate.layouts.ascend_csv import collective_calls
 from paceline.simulate.layouts.dialect import Dialect
 from paceline.simulate.layouts.spelling import NO_RANK, micros
 from paceline.simulate.memory import memory_of
@@ -27,6 +28,7 @@ def trace_view(recording: Recording, dialect: Dialect) -> Iterator[str]:
     for index, step in enumerate(recording.steps.number.tolist()):
         yield from _host(recording, index, pids["Python"], dialect)
         yield from _kernels(recording, step, pids, dialect)
+        yield from _calls(recording, step, pids["CANN"], pids["Python"])
         yield from _communication(recording, step, pids["Communication"], groups)
         yield from _overlap(recording, index, pids["Overlap Analysis"])
         yield from _frequency(recording, index, pids["AI Core Freq"])
@@ -100,6 +102,15 @@ def _kernels(recording: Recording, step: int, pids: dict[str, int], dialect: Dia
         yield (
             f'{{"name": "HostToDevice{connection}", "ph": "f", "id": "{connection}", "ts": "{micros(start)}", '
             f'"cat": "HostToDevice", "pid": {hardware}, "tid": 2, "bp": "e"}}'
+        )
+
+
+def _calls(recording: Recording, step: int, pid: int, thread: int) -> Iterator[str]:
+    for name, start, duration in (*recording.memory_calls(step), *collective_calls(recording, step)):
+        yield (
+            f'{{"name": "AscendCL@{name}", "pid": {pid}, "tid": {thread}, "ts": "{micros(start)}", '
+            f'"dur": {duration / 1000}, "args": {{"Thread Id": {thread}, "Mode": "ACL_RTS", "level": "acl", '
+            f'"id": "{name}", "item_id": "0", "connection_id": {step * 1_000_000 + 900_000}}}, "ph": "X"}}'
         )
 
 

@@ -13,7 +13,7 @@ from paceline.simulate.cluster import Cluster
 from paceline.simulate.layouts.layout import detailed
 from paceline.simulate.layouts.spelling import shapes
 from paceline.simulate.memory import CAPACITY, memory_of
-from paceline.simulate.model import Kernel
+from paceline.simulate.model import CPU, Kernel
 from paceline.simulate.recording import Recording
 
 BASE = 1_760_000_000_000_000_000  # ns; time stamps count microseconds from here
@@ -136,6 +136,10 @@ def _kernels(recording: Recording, step: int, device: int, pid: int) -> Iterator
     for template, start, duration, wait in zip(*(column.tolist() for column in columns), strict=True):
         correlation += 1
         name, type, dims = names[template]
+        if recording.program.kernels[template].core == CPU:
+            # torch has no AI CPU: such an operator runs on the host, and the device idles
+            yield _operator(type, dims, start, duration, pid, correlation)
+            continue
         if whole:
             yield from _launch(type, dims, start - wait, wait, pid, correlation)
         yield (
@@ -146,13 +150,17 @@ def _kernels(recording: Recording, step: int, device: int, pid: int) -> Iterator
         )
 
 
-def _launch(type: str, dims: str, start: int, duration: int, pid: int, correlation: int) -> Iterator[str]:
-    where = f'"pid":{pid},"tid":{pid},"ts":{_micros(start)}'
-    yield (
-        f'{{"ph":"X","cat":"cpu_op","name":"aten::{type}",{where},"dur":{duration / 1000},"args":{{'
-        f'"External id":{correlation},"Ev Idx":{correlation},"Input Dims":{dims},"Fwd thread id":0,'
-        f'"Sequence number":{correlation}}}}}'
+def _operator(type: str, dims: str, start: int, duration: int, pid: int, correlation: int) -> str:
+    return (
+        f'{{"ph":"X","cat":"cpu_op","name":"aten::{type}","pid":{pid},"tid":{pid},"ts":{_micros(start)},'
+        f'"dur":{duration / 1000},"args":{{"External id":{correlation},"Ev Idx":{correlation},"Input Dims":{dims},'
+        f'"Fwd thread id":0,"Sequence number":{correlation}}}}}'
     )
+
+
+def _launch(type: str, dims: str, start: int, duration: int, pid: int, correlation: int) -> Iterator[str]:
+    yield _operator(type, dims, start, duration, pid, correlation)
+    where = f'"pid":{pid},"tid":{pid},"ts":{_micros(start)}'
     yield (
         f'{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel",{where},"dur":{duration // 2 / 1000},'
         f'"args":{{"External id":{correlation},"cbid":211,"correlation":{correlation}}}}}'

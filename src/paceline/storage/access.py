@@ -1,0 +1,180 @@
+"""Keys for buckets: from the environment, ~/.config/paceline/access.json, or the original obs_access_config.json.
+
+Files are read again when they change, so that whoever renews temporary keys only has to write the file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from paceline.storage.secret import Secret
+from paceline.storage.store import DeniedError
+
+_CLOUDS = (".myhuaweicloud.com", ".myhuaweicloud.eu", ".amazonaws.com", ".amazonaws.com.cn")
+"""Where buckets have host names of their own; elsewhere the bucket is part of the path."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach a bucket; compares by value, so that new keys are noticed."""
+
+    endpoint: str
+    region: str
+    key: Secret
+    secret: Secret
+    token: Secret | None = None
+    signature: str = "v4"
+    path_style: bool = True
+    ca_file: str | None = None
+
+    @property
+    def secure(self) -> bool:
+        return self.endpoint.startswith("https://")
+
+
+class _Fields(msgspec.Struct, frozen=True):
+    """What the original calls access_config, and what it lacks: a token, a signature, a CA file."""
+
+    access_key: str = ""
+    secret_access_key: str = ""
+    security_token: str = ""
+    server: str = ""
+    region_name: str = ""
+    project_id: str = ""
+    iam_endpoint: str = ""
+    obs_endpoint: str = ""
+    modelarts_endpoint: str = ""
+    signature: str = ""
+    path_style: bool | None = None
+    ca_file: str = ""
+
+
+class _File(msgspec.Struct, frozen=True):
+    access_config: _Fields = _Fields()
+    buckets: dict[str, _Fields] = {}
+
+
+_NAMES: dict[str, tuple[tuple[str, str, str, str, str], ...]] = {
+    "obs": (
+        ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY", "OBS_SECURITY_TOKEN", "OBS_ENDPOINT", "OBS_REGION"),
+        ("HUAWEICLOUD_SDK_AK", "HUAWEICLOUD_SDK_SK", "HUAWEICLOUD_SDK_SECURITY_TOKEN", "OBS_ENDPOINT", "OBS_REGION"),
+        ("S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY", "S3_SECURITY_TOKEN", "S3_ENDPOINT", "S3_REGION"),
+        ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION"),
+    ),
+    "s3": (
+        ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION"),
+        ("S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY", "S3_SECURITY_TOKEN", "S3_ENDPOINT", "S3_REGION"),
+        ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY", "OBS_SECURITY_TOKEN", "OBS_ENDPOINT", "OBS_REGION"),
+    ),
+}
+"""Environment variables by scheme, the scheme's own first: key, secret, token, endpoint, region."""
+
+
+def find_access(scheme: str, bucket: str) -> Access:
+    """Environment first, then files; said clearly when there is nothing."""
+    fields = _from_environment(scheme)
+    stored = None if fields else _from_files(bucket)
+    found = fields or stored
+    if found is None:
+        raise DeniedError(
+            f"{scheme}://{bucket}: no keys found",
+            hint=f"set {' and '.join(_NAMES[scheme][0][:2])}, or write {_home_file()} (docs/storage.md, Access)",
+        )
+    return _access(scheme, found)
+
+
+def _from_environment(scheme: str) -> _Fields | None:
+    environment = os.environ
+    for key, secret, token, endpoint, region in _NAMES[scheme]:
+        if environment.get(key) and environment.get(secret):
+            return _Fields(
+                access_key=environment[key], secret_access_key=environment[secret],
+                security_token=environment.get(token, ""), obs_endpoint=environment.get(endpoint, ""),
+                region_name=environment.get(region, ""), signature=environment.get("PACELINE_SIGNATURE", ""),
+                ca_file=environment.get("SSL_CERT_FILE", ""),
+            )  # fmt: skip
+    return None
+
+
+def _from_files(bucket: str) -> _Fields | None:
+    for path in _files():
+        if path.is_file():
+            content = _read(path)
+            fields = content.buckets.get(bucket, content.access_config)
+            if fields.access_key and fields.secret_access_key:
+                return fields
+    return None
+
+
+def _files() -> list[Path]:
+    named = os.environ.get("PACELINE_ACCESS")
+    return [Path(named)] if named else [_home_file(), Path("obs_access_config.json")]
+
+
+def _home_file() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "paceline" / "access.json"
+
+
+_cache: dict[Path, tuple[tuple[int, int], _File]] = {}
+_lock = threading.Lock()
+
+
+def _read(path: Path) -> _File:
+    info = path.stat()
+    if stat.S_IMODE(info.st_mode) & 0o077:
+        raise DeniedError(f"{path}: others can read these keys", hint=f"chmod 600 {path}")
+    with _lock:
+        stamp = (info.st_mtime_ns, info.st_ino)
+        if path in _cache and _cache[path][0] == stamp:
+            return _cache[path][1]
+        try:
+            content = msgspec.json.decode(path.read_bytes(), type=_File)
+        except msgspec.DecodeError as error:
+            # The decoder names the place, never the value.
+            raise DeniedError(f"{path}: {error}", hint='expected {"access_config": {"access_key": …}}') from None
+        _cache[path] = (stamp, content)
+        return content
+
+
+def _access(scheme: str, fields: _Fields) -> Access:
+    region = fields.region_name or "us-east-1"
+    endpoint = _endpoint(scheme, fields, region)
+    host = urlsplit(endpoint).hostname or ""
+    path_style = fields.path_style
+    if path_style is None:
+        path_style = _is_address(host) or not (host.endswith(_CLOUDS) or fields.signature == "obs")
+    return Access(
+        endpoint=endpoint,
+        region=region,
+        key=Secret(fields.access_key),
+        secret=Secret(fields.secret_access_key),
+        token=Secret(fields.security_token) if fields.security_token else None,
+        signature=fields.signature or "v4",
+        path_style=path_style,
+        ca_file=fields.ca_file or os.environ.get("SSL_CERT_FILE") or None,
+    )
+
+
+def _endpoint(scheme: str, fields: _Fields, region: str) -> str:
+    given = (fields.obs_endpoint or fields.server).rstrip("/")
+    if given:
+        return given if "://" in given else f"https://{given}"
+    cloud = f"s3.{region}.amazonaws.com" if scheme == "s3" else f"obs.{region}.myhuaweicloud.com"
+    return f"https://{cloud}"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True

@@ -1,0 +1,226 @@
+"""Directories of this machine as a store: written beside, synced, renamed; nothing half-visible."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from paceline.storage.checksum import composite, md5, part_count
+from paceline.storage.store import (
+    PARTIAL,
+    ChangedError,
+    Data,
+    DeniedError,
+    FullError,
+    Item,
+    MissingError,
+    Resume,
+    StorageError,
+    TransientError,
+)
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_LONGEST = 200
+_BLOCK = 1 << 20
+
+
+class FileStore:
+    local = True
+    batch = 1
+    checks_on_read = False
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.url = str(root)
+
+    def items(self, *, shallow: bool = False) -> Iterator[Item]:
+        if self.root.is_dir():
+            yield from _scan(self.root, "", shallow, ())
+
+    def stat(self, key: str) -> Item | None:
+        try:
+            info = self._path(key).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return _item(key, info) if self._path(key).is_file() else None
+
+    def read(self, item: Item, start: int, length: int) -> Data:
+        path = self._path(item.key)
+        with _explained(path), path.open("rb", buffering=0) as file:
+            data = os.pread(file.fileno(), length, start)
+            # Looked at after reading: a writer that was at work meanwhile has moved the time or the size.
+            if _item(item.key, os.fstat(file.fileno())) != item or len(data) != length:
+                raise ChangedError(f"{path}: changed while it was read", hint="run again when its writer has finished")
+        return data
+
+    def read_many(self, items: Sequence[Item]) -> Iterator[tuple[Item, Data]]:
+        return ((item, self.read(item, 0, item.size)) for item in items)
+
+    def write(self, key: str, data: Data, md5: str) -> Item:
+        path = self._path(key)
+        # Named by content, so that two writers of the same bytes cannot disturb each other.
+        partial = path.with_name(_partial_name(path.name, md5[:8]))
+        with _explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with partial.open("wb", buffering=0) as file:
+                    _write_all(file.fileno(), data, 0)
+                    os.fsync(file.fileno())
+                os.replace(partial, path)
+            except OSError:
+                partial.unlink(missing_ok=True)
+                raise
+            return _item(key, path.stat())
+
+    def begin(self, key: str, size: int, part: int, resume: Resume | None) -> FileUpload:
+        path = self._path(key)
+        with _explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return FileUpload(path, key, size, part, resume.parts if resume else {})
+
+    def digest(self, item: Item, part: int | None) -> str | None:
+        path = self._path(item.key)
+        with _explained(path), path.open("rb", buffering=0) as file:
+            return _digest(file.fileno(), item.size, part)
+
+    def remove(self, key: str) -> None:
+        with _explained(self._path(key)):
+            self._path(key).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        pass
+
+    def _path(self, key: str) -> Path:
+        return self.root / key
+
+
+class FileUpload:
+    """Parts in a file beside the target; a lock keeps a second writer out."""
+
+    def __init__(self, path: Path, key: str, size: int, part: int, known: Mapping[int, str]) -> None:
+        self._path, self._key, self._size, self._part = path, key, size, part
+        self._partial = path.with_name(_partial_name(path.name, ""))
+        self.state = self._partial.name
+        self._file = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self._lock()
+            # What lies there may be older than the journal, or cut by a power failure: read it again.
+            self.done = {n: known_md5 for n, known_md5 in known.items() if self._md5(n) == known_md5}
+            _reserve(self._file, size)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def put(self, number: int, data: Data, md5: str) -> None:
+        with _explained(self._path):
+            _write_all(self._file, data, number * self._part)
+
+    def finish(self, sums: Sequence[str]) -> Item:
+        with _explained(self._path):
+            os.fsync(self._file)
+            os.replace(self._partial, self._path)
+            os.close(self._file)
+            return _item(self._key, self._path.stat())
+
+    def digest(self, part: int | None) -> str | None:
+        return _digest(self._file, self._size, part)
+
+    def leave(self) -> None:
+        os.close(self._file)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageError(
+                f"{self._path}: another transfer is writing it", hint="wait for it, or stop it"
+            ) from None
+
+    def _md5(self, number: int) -> str:
+        return _md5_of(self._file, number * self._part, min(self._part, self._size - number * self._part))
+
+
+def _scan(directory: Path, prefix: str, shallow: bool, above: tuple[tuple[int, int], ...]) -> Iterator[Item]:
+    try:
+        info = directory.stat()
+        if (info.st_dev, info.st_ino) in above:
+            return
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        yield Item(prefix or ".", 0, problem=f"cannot be listed: {error.strerror}")
+        return
+    for entry in entries:
+        key = prefix + entry.name
+        if entry.is_dir():
+            if shallow:
+                yield Item(key + "/", 0)
+            else:
+                yield from _scan(Path(entry.path), key + "/", False, (*above, (info.st_dev, info.st_ino)))
+        elif entry.is_file():
+            yield _item(key, entry.stat())
+
+
+def _item(key: str, info: os.stat_result) -> Item:
+    return Item(key, info.st_size, f"{info.st_mtime_ns:x}.{info.st_ino:x}")
+
+
+def _partial_name(name: str, extra: str) -> str:
+    short = name if len(os.fsencode(name)) <= _LONGEST else hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
+    return f".{short}.{extra}{PARTIAL}" if extra else f".{short}{PARTIAL}"
+
+
+def _reserve(file: int, size: int) -> None:
+    """Find out now, not after an hour, that the disk is too small; file systems that cannot reserve just grow."""
+    os.ftruncate(file, size)
+    try:
+        if size:
+            os.posix_fallocate(file, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+
+
+def _write_all(file: int, data: Data, start: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, start)
+        view, start = view[written:], start + written
+
+
+def _digest(file: int, size: int, part: int | None) -> str:
+    if part is None:
+        return _md5_of(file, 0, size)
+    return composite([_md5_of(file, n * part, part) for n in range(part_count(size, part))])
+
+
+def _md5_of(file: int, start: int, length: int) -> str:
+    if length <= 0:
+        return md5(b"")
+    found = hashlib.md5(usedforsecurity=False)
+    while length > 0 and (block := os.pread(file, min(_BLOCK, length), start)):
+        found.update(block)
+        start, length = start + len(block), length - len(block)
+    return found.hexdigest()
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """OSError as what it means for a transfer."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise MissingError(f"{path}: is gone") from error
+    except PermissionError as error:
+        raise DeniedError(f"{path}: permission denied", hint="check who owns it") from error
+    except OSError as error:
+        if error.errno in _FULL:
+            raise FullError(f"{path}: no space left on the device", hint="free some; run again to go on") from error
+        if error.errno in (errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT):
+            raise TransientError(f"{path}: {error.strerror}") from error
+        raise StorageError(f"{path}: {error.strerror or error}") from error

@@ -1,0 +1,115 @@
+"""What a transfer has done so far, so that the next run moves only what is missing.
+
+One line per fact, appended; a torn last line is ignored. Losing the journal costs time, never data: everything it
+says is checked against the stores before it is believed.
+
+    {"done": key, "from": fingerprint, "to": fingerprint}
+    {"begun": key, "from": fingerprint, "state": …}          a large file, and how its store finds it again
+    {"part": key, "number": n, "md5": …}
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from typing import Any
+
+from paceline.storage.cache import cache_name, cache_root
+from paceline.storage.store import Item, Resume
+
+_COMPACT_ABOVE = 4 << 20
+
+
+class Journal:
+    """Held by one process at a time; a second one waits for the first."""
+
+    def __init__(self, source: str, target: str) -> None:
+        directory = cache_root() / "transfers"
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / f"{cache_name(f'{source} → {target}')}.jsonl"
+        self._file = self._open()
+        self._lock = threading.Lock()
+        self._done: dict[str, tuple[str, str]] = {}
+        self._begun: dict[str, tuple[str, str]] = {}
+        self._parts: dict[str, dict[int, str]] = {}
+        for line in self.path.read_bytes().splitlines():
+            self._replay(line)
+        if self.path.stat().st_size > _COMPACT_ABOVE:
+            self._compact()
+
+    def is_done(self, source: Item, target: Item) -> bool:
+        return self._done.get(source.key) == (source.fingerprint, target.fingerprint)
+
+    def done(self, source: Item, target: Item) -> None:
+        self._append({"done": source.key, "from": source.fingerprint, "to": target.fingerprint})
+
+    def resume(self, source: Item) -> Resume | None:
+        """An upload of exactly this version that did not finish."""
+        begun = self._begun.get(source.key)
+        if begun is None or begun[0] != source.fingerprint:
+            return None
+        return Resume(begun[1], dict(self._parts.get(source.key, {})))
+
+    def begun(self, source: Item, state: str) -> None:
+        self._append({"begun": source.key, "from": source.fingerprint, "state": state})
+
+    def part(self, source: Item, number: int, md5: str) -> None:
+        self._append({"part": source.key, "number": number, "md5": md5})
+
+    def forget(self, source: Item) -> None:
+        """What is known of an unfinished upload turned out wrong."""
+        self._append({"begun": source.key, "from": "", "state": ""})
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _open(self) -> int:
+        while True:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Whoever held the lock may have replaced the file while we waited.
+            if os.fstat(file).st_ino == self.path.stat().st_ino:
+                return file
+            os.close(file)
+
+    def _append(self, fact: dict[str, Any]) -> None:
+        line = json.dumps(fact, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            self._remember(fact)
+            os.write(self._file, line)
+
+    def _replay(self, line: bytes) -> None:
+        try:
+            fact = json.loads(line)
+            self._remember(fact)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return  # torn by a crash: that piece is simply moved again
+
+    def _remember(self, fact: dict[str, Any]) -> None:
+        if "done" in fact:
+            key = fact["done"]
+            self._done[key] = (fact["from"], fact["to"])
+            self._begun.pop(key, None)
+            self._parts.pop(key, None)
+        elif "begun" in fact:
+            self._begun[fact["begun"]] = (fact["from"], fact["state"])
+            self._parts[fact["begun"]] = {}
+        elif "part" in fact:
+            self._parts.setdefault(fact["part"], {})[int(fact["number"])] = fact["md5"]
+
+    def _compact(self) -> None:
+        fresh = self.path.with_suffix(".new")
+        with fresh.open("w") as out:
+            for key, (source, target) in self._done.items():
+                out.write(json.dumps({"done": key, "from": source, "to": target}) + "\n")
+            for key, (source, state) in self._begun.items():
+                out.write(json.dumps({"begun": key, "from": source, "state": state}) + "\n")
+                for number, md5 in self._parts.get(key, {}).items():
+                    out.write(json.dumps({"part": key, "number": number, "md5": md5}) + "\n")
+        file = os.open(fresh, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.replace(fresh, self.path)
+        os.close(self._file)
+        self._file = file

@@ -1,0 +1,146 @@
+"""Buckets with obstore for everything small or many, and the SDK's parts for what is large.
+
+obstore (Rust) is the fastest at many small objects and at ranges; it cannot resume a multipart upload, the SDK can.
+Only obstore's synchronous calls are used, from threads: its asynchronous ones abort at exit.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from paceline.storage.access import Access
+from paceline.storage.location import Location
+from paceline.storage.obs import ObsStore, explain
+from paceline.storage.store import ChangedError, Data, DeniedError, Item, MissingError, StorageError, TransientError
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+_CAUSE = re.compile(r"HTTP error: ([\w ,':-]{1,120})")
+
+
+class S3Store(ObsStore):
+    def __init__(self, location: Location) -> None:
+        self._fast: dict[Access, Any] = {}
+        self._fast_lock = threading.Lock()
+        super().__init__(location)
+
+    def items(self, *, shallow: bool = False) -> Iterator[Item]:
+        import obstore
+
+        prefix = self.prefix or None
+        with self._explained("list"):
+            if shallow:
+                found = obstore.list_with_delimiter(self._store(), prefix)
+                yield from (Item(each[len(self.prefix) :].strip("/") + "/", 0) for each in found["common_prefixes"])
+                pages = iter([found["objects"]])
+            else:
+                pages = iter(obstore.list(self._store(), prefix, chunk_size=1000))
+            for page in pages:
+                yield from (item for meta in page if (item := self._item(meta)))
+
+    def stat(self, key: str) -> Item | None:
+        import obstore
+
+        try:
+            with self._explained(key):
+                return self._item(obstore.head(self._store(), self._key(key)))
+        except MissingError:
+            return None
+
+    def read(self, item: Item, start: int, length: int) -> Data:
+        if not length:
+            return b""
+        import obstore
+
+        with self._explained(item.key):
+            answer = obstore.get(
+                self._store(), self._key(item.key),
+                options={"range": (start, start + length), "if_match": f'"{item.version}"'},
+            )  # fmt: skip
+            data = memoryview(answer.bytes())
+        return self.checked(item, data, length)
+
+    def write(self, key: str, data: Data, md5: str) -> Item:
+        import obstore
+
+        with self._explained(key):
+            answer = obstore.put(self._store(), self._key(key), data, use_multipart=False)
+        return self.confirm(Item(key, len(data), (answer["e_tag"] or "").strip('"')), md5)
+
+    def close(self) -> None:
+        super().close()
+        with self._fast_lock:
+            self._fast.clear()
+
+    def _store(self) -> Any:
+        access = self.access()
+        with self._fast_lock:
+            if access not in self._fast:
+                self._fast[access] = _connect(access, self.bucket)
+            return self._fast[access]
+
+    def _item(self, meta: Any) -> Item | None:
+        key = meta["path"][len(self.prefix) :]
+        return Item(key, int(meta["size"]), (meta["e_tag"] or "").strip('"')) if key else None
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            raise _meaning(f"{self.url}/{what}", error) from error
+
+
+def _meaning(where: str, error: Exception) -> StorageError:
+    """obstore's errors carry the server's whole answer and its own insides: keep the status and the code."""
+    text = str(error)
+    status, code = _STATUS.search(text), _CODE.search(text)
+    if status:
+        return explain(where, int(status[1]), code[1] if code else "")
+    if isinstance(error, FileNotFoundError):
+        return MissingError(f"{where}: no such object")
+    if type(error).__name__ == "PreconditionError":
+        return ChangedError(f"{where}: changed while it was read")
+    if "certificate" in text.lower():
+        return DeniedError(
+            f"{where}: the server's certificate is not trusted",
+            hint="give the right CA file (SSL_CERT_FILE or ca_file)",
+        )
+    cause = _CAUSE.search(text)
+    return TransientError(f"{where}: {cause[1].strip() if cause else type(error).__name__}")
+
+
+def _connect(access: Access, bucket: str) -> Any:
+    try:
+        from obstore.store import S3Store as Client
+    except ImportError:
+        raise StorageError("obstore is not installed", hint="pip install 'paceline[storage]'") from None
+    endpoint = access.endpoint
+    if not access.path_style:
+        parts = urlsplit(endpoint)
+        endpoint = f"{parts.scheme}://{bucket}.{parts.netloc}"
+    options: ClientConfig = {"timeout": "300s", "connect_timeout": "10s", "allow_http": not access.secure}
+    if access.ca_file:
+        options["root_certificate"] = Path(access.ca_file).read_bytes()
+    return Client(
+        bucket,
+        endpoint=endpoint,
+        region=access.region,
+        access_key_id=access.key.reveal(),
+        secret_access_key=access.secret.reveal(),
+        **({"session_token": access.token.reveal()} if access.token else {}),
+        virtual_hosted_style_request=not access.path_style,
+        client_options=options,
+        retry_config={"max_retries": 0},
+    )

@@ -1,0 +1,151 @@
+"""What every store offers, and the ways it can fail.
+
+StorageError             what happened, at which URL, and what to do
+├── TransientError       may work on the next try (network, 5xx, a cut-off answer)
+│   └── ThrottledError   the server asks for fewer requests
+├── MissingError         there is no such object
+├── DeniedError          keys, permissions, host keys
+├── ChangedError         the source is not what was listed: somebody is still writing it
+├── CorruptError         what arrived is not what was sent
+└── FullError            no space left: trying other files makes no sense
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from paceline.errors import PacelineError
+from paceline.storage.secret import redact
+
+Data = bytes | memoryview
+PARTIAL = ".paceline-part"
+"""How names of files end that are still being written here."""
+
+
+class StorageError(PacelineError):
+    """Something a store could not do; never holds a secret."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(redact(message), hint=hint)
+
+
+class TransientError(StorageError):
+    pass
+
+
+class ThrottledError(TransientError):
+    pass
+
+
+class MissingError(StorageError):
+    pass
+
+
+class DeniedError(StorageError):
+    pass
+
+
+class ChangedError(StorageError):
+    pass
+
+
+class CorruptError(StorageError):
+    pass
+
+
+class FullError(StorageError):
+    pass
+
+
+@dataclass(frozen=True, order=True)
+class Item:
+    """One file or object below a store's root."""
+
+    key: str
+    """Relative to the root, with "/"; a directory (in a shallow listing) ends with one."""
+    size: int
+    version: str = ""
+    """Changes when the content does: an ETag, or modification time and inode."""
+    problem: str = ""
+    """Why it cannot be read, found while listing."""
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.size}:{self.version}"
+
+
+class Upload(Protocol):
+    """A large object on its way in; nobody sees it before `finish`."""
+
+    @property
+    def state(self) -> str:
+        """What the store needs to find it again after a crash."""
+        ...
+
+    @property
+    def done(self) -> Mapping[int, str]:
+        """Parts that are already there (0-based number → MD5)."""
+        ...
+
+    def put(self, number: int, data: Data, md5: str) -> None: ...
+
+    def finish(self, sums: Sequence[str]) -> Item:
+        """Check against the parts' MD5s and make visible, in one step."""
+        ...
+
+    def digest(self, part: int | None) -> str | None:
+        """As `Store.digest`, of all parts together before they are visible; None: cannot be told."""
+        ...
+
+    def leave(self) -> None:
+        """Stop here and keep the parts for a later run."""
+        ...
+
+
+@dataclass(frozen=True)
+class Resume:
+    """What is known of an upload that did not finish."""
+
+    state: str
+    parts: Mapping[int, str]
+
+
+class Store(Protocol):
+    """A place that holds files: a directory, a bucket below a prefix, a directory on another host."""
+
+    url: str
+    local: bool
+    batch: int
+    """How many small files one `read_many` should ask for."""
+    checks_on_read: bool
+    """Whether `digest` of what was read tells more than reading did."""
+
+    def items(self, *, shallow: bool = False) -> Iterator[Item]:
+        """Everything below the root, sorted by key within a page; nothing when the root does not exist."""
+        ...
+
+    def stat(self, key: str) -> Item | None: ...
+
+    def read(self, item: Item, start: int, length: int) -> Data:
+        """Exactly these bytes of exactly this version."""
+        ...
+
+    def read_many(self, items: Sequence[Item]) -> Iterator[tuple[Item, Data]]:
+        """Small files whole, in any order."""
+        ...
+
+    def write(self, key: str, data: Data, md5: str) -> Item:
+        """A small object, whole, verified, visible in one step."""
+        ...
+
+    def begin(self, key: str, size: int, part: int, resume: Resume | None) -> Upload: ...
+
+    def digest(self, item: Item, part: int | None) -> str | None:
+        """MD5 of the content (or, with a part size, of its parts' MD5s, as S3 tags it); None: cannot be told."""
+        ...
+
+    def remove(self, key: str) -> None: ...
+
+    def close(self) -> None: ...

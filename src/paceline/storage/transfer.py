@@ -1,0 +1,177 @@
+"""From any place to any place: incremental, resumable, verified; markers last; nothing removed unless asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from paceline.errors import UsageError
+from paceline.storage.engine import Engine, Speed
+from paceline.storage.journal import Journal
+from paceline.storage.location import Location, parse
+from paceline.storage.opening import open_item, open_store
+from paceline.storage.plan import Move, Plan, Rename, choose, compare, held_back, make_plan, pair
+from paceline.storage.report import Counter, Failure, OnProgress, Report
+from paceline.storage.retry import patiently
+from paceline.storage.selection import Rule, everything
+from paceline.storage.store import Item, StorageError, Store
+
+_ROUNDS = 3
+"""How often files that changed while they were read are looked at anew."""
+
+
+class Prune(str, Enum):
+    """What may be removed, and only after everything was verified."""
+
+    nothing = "nothing"
+    source = "source"
+    """Files that are verified at the target go from the source."""
+    target = "target"
+    """What the source no longer has goes from the target."""
+
+
+@dataclass(frozen=True)
+class Options:
+    rule: Rule = everything
+    rename: Rename = str
+    prune: Prune = Prune.nothing
+    speed: Speed = field(default_factory=Speed)
+    progress: OnProgress | None = None
+
+
+def transfer(source: str | Path, target: str | Path, options: Options | None = None) -> Report:
+    """Bring `target` up to date with `source` (a directory's contents, or one file); failures are in the report."""
+    options = options or Options()
+    start, end = parse(source), parse(target)
+    _refuse_nesting(start, end)
+    single = patiently(options.speed.backoff, lambda: open_item(start))
+    if single is not None:
+        store, item = single
+        where, name = _file_target(str(target), end, start.name)
+        only = Options(lambda key: key == item.key, lambda _: name, options.prune, options.speed, options.progress)
+        return transfer_between(store, open_store(where), only, listed=[item])
+    return transfer_between(open_store(start), open_store(end), options)
+
+
+def transfer_between(source: Store, target: Store, options: Options, *, listed: Iterable[Item] | None = None) -> Report:
+    """The same between open stores; they are closed at the end."""
+    report = Report(source.url, target.url)
+    started = time.monotonic()
+    journal = Journal(source.url, target.url)
+    try:
+        _Transfer(source, target, journal, report, options).run(listed)
+    finally:
+        journal.close()
+        source.close()
+        target.close()
+        report.seconds = time.monotonic() - started
+    return report
+
+
+class _Transfer:
+    def __init__(self, source: Store, target: Store, journal: Journal, report: Report, options: Options) -> None:
+        self._source, self._target, self._journal = source, target, journal
+        self._report, self._options = report, options
+        self._counter = Counter(options.progress)
+        self._landed: dict[str, tuple[Item, str, Item]] = {}
+        """Source key → (source, target key, item at the target), verified in this run or before."""
+
+    def run(self, listed: Iterable[Item] | None) -> None:
+        wanted: list[Item] = []
+        for _ in range(_ROUNDS):
+            self._report.failures.clear()
+            self._report.unfinished.clear()
+            found = self._listing() if listed is None else self._refreshed(listed)
+            wanted = list(choose(found, self._options.rule, self._report))
+            self._round(wanted)
+            if not any(failure.changed for failure in self._report.failures):
+                break
+        self._report.present = frozenset(target for _, target, _ in self._landed.values())
+        if self._options.prune is Prune.source:
+            self._free_source()
+        elif self._options.prune is Prune.target:
+            self._free_target(wanted)
+
+    def _listing(self) -> list[Item]:
+        return patiently(self._options.speed.backoff, lambda: list(self._source.items()))
+
+    def _refreshed(self, listed: Iterable[Item]) -> list[Item]:
+        return [self._source.stat(item.key) or item for item in listed]
+
+    def _round(self, wanted: list[Item]) -> None:
+        options = self._options
+        there = patiently(options.speed.backoff, lambda: list(self._target.items()))
+        moves = pair(wanted, there, options.rename)
+        compared = compare(self._source, self._target, moves, journal=self._journal, workers=options.speed.workers)
+        self._report.same = self._report.same_bytes = 0
+        for move, same in compared:
+            if same and move.present is not None and move.item.key not in self._landed:
+                self._landed[move.item.key] = (move.item, move.target, move.present)
+                self._report.same += 1
+                self._report.same_bytes += move.item.size
+        plan = make_plan(move for move, same in compared if not same)
+        self._counter.plan(len(plan.moves) + len(plan.markers), sum(m.item.size for m in (*plan.moves, *plan.markers)))
+        self._move(plan)
+
+    def _move(self, plan: Plan) -> None:
+        self._run(plan.moves)
+        ready: list[Move] = []
+        for marker in plan.markers:
+            failure = held_back(marker, self._report.failures)
+            if failure is None:
+                ready.append(marker)
+            else:
+                self._report.failures.append(failure)
+                self._counter.add(1, 0)
+        # A deeper marker first: the one above it speaks for all below.
+        for depth in sorted({move.item.key.count("/") for move in ready}, reverse=True):
+            self._run([move for move in ready if move.item.key.count("/") == depth])
+
+    def _run(self, moves: Iterable[Move]) -> None:
+        moves = list(moves)
+        engine = Engine(self._source, self._target, self._journal, self._report, self._counter)
+        arrived = engine.run(moves, self._options.speed)
+        for move in moves:
+            if move.item.key in arrived:
+                self._landed[move.item.key] = (move.item, move.target, arrived[move.item.key])
+
+    def _free_source(self) -> None:
+        """Each file goes only after a fresh look at both sides found what was verified."""
+        for item, target, landed in self._landed.values():
+            try:
+                if self._target.stat(target) == landed and self._source.stat(item.key) == item:
+                    self._source.remove(item.key)
+                    self._report.pruned += 1
+                else:
+                    self._report.failures.append(Failure(item.key, "not pruned: it changed since it was verified"))
+            except StorageError as error:
+                self._report.failures.append(Failure(item.key, f"not pruned: {error}"))
+
+    def _free_target(self, wanted: list[Item]) -> None:
+        if self._target.local:
+            raise UsageError("--prune removes nothing from this machine", hint="remove old files yourself")
+        if self._report.failures or not wanted:
+            return  # an incomplete or empty source is no reason to remove anything
+        keep = {self._options.rename(item.key) for item in wanted}
+        for item in list(self._target.items()):
+            if item.key not in keep:
+                self._target.remove(item.key)
+                self._report.pruned += 1
+
+
+def _refuse_nesting(start: Location, end: Location) -> None:
+    if start.scheme != end.scheme or start.host != end.host or start.port != end.port:
+        return
+    inner, outer = end.path.rstrip("/") + "/", start.path.rstrip("/") + "/"
+    if inner.startswith(outer):
+        raise UsageError(f"{end.url}: lies inside the source", hint="give a target beside it")
+
+
+def _file_target(text: str, end: Location, name: str) -> tuple[Location, str]:
+    """Where one file goes: into a directory under its own name, or to the name given."""
+    if text.endswith("/") or not end.path.strip("/") or (end.scheme == "file" and Path(end.path).is_dir()):
+        return end, name
+    return end.parent, end.name
