@@ -22,7 +22,7 @@ def open(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Run:
-    """Open any cluster profile: a directory (or file) in any format Paceline reads.
+    """Open any cluster profile: a directory (or file), s3://, obs:// or ssh://, in any format Paceline reads.
 
     >>> run = paceline.open("runs/llama-16")              # doctest: +SKIP
     >>> run.table("steps").df()                           # doctest: +SKIP
@@ -32,5 +32,7 @@ def open(
     """
     # Imported here so that `import paceline.profiling` inside a training job does not load DuckDB.
     from paceline.run.run import Run
+    from paceline.storage.localize import localize
 
-    return Run(Path(source), store=Path(store) if store else None, workers=workers, progress=progress)
+    path = localize(source, progress=(lambda now: progress(now.bytes, now.bytes_total)) if progress else None)
+    return Run(path, store=Path(store) if store else None, workers=workers, progress=progress)

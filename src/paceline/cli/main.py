@@ -11,10 +11,15 @@ import click
 import typer
 
 from paceline import __version__
+from paceline.cli.collect import collect
+from paceline.cli.copy import copy
 from paceline.cli.export import export
+from paceline.cli.ls import ls
 from paceline.cli.show import show
 from paceline.cli.simulate import simulate
+from paceline.cli.slim import slim
 from paceline.cli.sql import sql
+from paceline.cli.sync import sync
 from paceline.errors import PacelineError
 
 app = typer.Typer(
@@ -26,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-COMMANDS: tuple[Callable[..., Any], ...] = (show, sql, export, simulate)
+COMMANDS: tuple[Callable[..., Any], ...] = (show, sql, export, simulate, copy, sync, ls, slim, collect)
 for command in COMMANDS:
     app.command()(command)
 

@@ -5,6 +5,7 @@ Files are read again when they change, so that whoever renews temporary keys onl
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import threading
@@ -18,6 +19,9 @@ import msgspec
 from paceline.storage.secret import Secret
 from paceline.storage.store import DeniedError
 
+_log = logging.getLogger("paceline")
+_ORIGINAL = Path("obs_access_config.json")
+"""Where msadvisor looks for it: the working directory. Usually readable by all, so only warned about."""
 _CLOUDS = (".myhuaweicloud.com", ".myhuaweicloud.eu", ".amazonaws.com", ".amazonaws.com.cn")
 """Where buckets have host names of their own; elsewhere the bucket is part of the path."""
 
@@ -116,7 +120,7 @@ def _from_files(bucket: str) -> _Fields | None:
 
 def _files() -> list[Path]:
     named = os.environ.get("PACELINE_ACCESS")
-    return [Path(named)] if named else [_home_file(), Path("obs_access_config.json")]
+    return [Path(named)] if named else [_home_file(), _ORIGINAL]
 
 
 def _home_file() -> Path:
@@ -130,19 +134,27 @@ _lock = threading.Lock()
 
 def _read(path: Path) -> _File:
     info = path.stat()
-    if stat.S_IMODE(info.st_mode) & 0o077:
-        raise DeniedError(f"{path}: others can read these keys", hint=f"chmod 600 {path}")
+    stamp = (info.st_mtime_ns, info.st_ino)
     with _lock:
-        stamp = (info.st_mtime_ns, info.st_ino)
-        if path in _cache and _cache[path][0] == stamp:
-            return _cache[path][1]
-        try:
-            content = msgspec.json.decode(path.read_bytes(), type=_File)
-        except msgspec.DecodeError as error:
-            # The decoder names the place, never the value.
-            raise DeniedError(f"{path}: {error}", hint='expected {"access_config": {"access_key": …}}') from None
-        _cache[path] = (stamp, content)
-        return content
+        if path not in _cache or _cache[path][0] != stamp:
+            _check_mode(path, info.st_mode)
+            _cache[path] = (stamp, _decode(path))
+        return _cache[path][1]
+
+
+def _check_mode(path: Path, mode: int) -> None:
+    if stat.S_IMODE(mode) & 0o077:
+        if path != _ORIGINAL:
+            raise DeniedError(f"{path}: others can read these keys", hint=f"chmod 600 {path}")
+        _log.warning("%s: others can read these keys; chmod 600 it", path)
+
+
+def _decode(path: Path) -> _File:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_File)
+    except msgspec.DecodeError as error:
+        # The decoder names the place, never the value.
+        raise DeniedError(f"{path}: {error}", hint='expected {"access_config": {"access_key": …}}') from None
 
 
 def _access(scheme: str, fields: _Fields) -> Access:

@@ -50,7 +50,7 @@ class Report:
     retries: int = 0
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
-    present: frozenset[str] = frozenset()
+    present: frozenset[str] = field(default=frozenset(), repr=False)
     """Keys that are verified at the target now."""
 
     def raise_failures(self) -> Report:

@@ -20,7 +20,7 @@ from paceline.storage.obs import ObsStore, explain
 from paceline.storage.store import ChangedError, Data, DeniedError, Item, MissingError, StorageError, TransientError
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig
+    from obstore.store import ClientConfig, S3Config
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
@@ -133,13 +133,14 @@ def _connect(access: Access, bucket: str) -> Any:
     options: ClientConfig = {"timeout": "300s", "connect_timeout": "10s", "allow_http": not access.secure}
     if access.ca_file:
         options["root_certificate"] = Path(access.ca_file).read_bytes()
+    config: S3Config = {"session_token": access.token.reveal()} if access.token else {}
     return Client(
         bucket,
+        config=config,
         endpoint=endpoint,
         region=access.region,
         access_key_id=access.key.reveal(),
         secret_access_key=access.secret.reveal(),
-        **({"session_token": access.token.reveal()} if access.token else {}),
         virtual_hosted_style_request=not access.path_style,
         client_options=options,
         retry_config={"max_retries": 0},

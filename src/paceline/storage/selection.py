@@ -76,6 +76,23 @@ def for_hccl(key: str) -> bool:
     return for_diagnosis(key) and bool(_HCCL.fullmatch(key))
 
 
+_CONTAINER = re.compile(
+    r"PROF_[^/]*/.* | hccl_info_[^/]*/.* | ascend_timeline_display_[^/]*\.json | step_trace_raw_[^/]*_detail_time\.csv",
+    re.VERBOSE,
+)
+
+
+def for_container(key: str) -> bool:
+    """What the original data="HCCL" uploads of a rank's profiler directory, and what names its rank.
+
+    Raw data of PROF_* goes along except the two large kinds: the original keeps it for parsing again elsewhere.
+    """
+    name = key.rpartition("/")[2]
+    if name.startswith("HCCL.") or "hwts.data.join" in name:
+        return False
+    return bool(_CONTAINER.fullmatch(key)) or for_hccl(key)
+
+
 def everything(key: str) -> bool:
     return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -56,7 +56,7 @@ def transfer(source: str | Path, target: str | Path, options: Options | None = N
     return transfer_between(open_store(start), open_store(end), options)
 
 
-def transfer_between(source: Store, target: Store, options: Options, *, listed: Iterable[Item] | None = None) -> Report:
+def transfer_between(source: Store, target: Store, options: Options, *, listed: Sequence[Item] | None = None) -> Report:
     """The same between open stores; they are closed at the end."""
     report = Report(source.url, target.url)
     started = time.monotonic()
@@ -79,12 +79,15 @@ class _Transfer:
         self._landed: dict[str, tuple[Item, str, Item]] = {}
         """Source key → (source, target key, item at the target), verified in this run or before."""
 
-    def run(self, listed: Iterable[Item] | None) -> None:
+    def run(self, listed: Sequence[Item] | None) -> None:
         wanted: list[Item] = []
-        for _ in range(_ROUNDS):
+        for number in range(_ROUNDS):
             self._report.failures.clear()
             self._report.unfinished.clear()
-            found = self._listing() if listed is None else self._refreshed(listed)
+            if listed is None:
+                found: Iterable[Item] = self._listing()
+            else:
+                found = listed if number == 0 else self._refreshed(listed)
             wanted = list(choose(found, self._options.rule, self._report))
             self._round(wanted)
             if not any(failure.changed for failure in self._report.failures):
@@ -98,7 +101,7 @@ class _Transfer:
     def _listing(self) -> list[Item]:
         return patiently(self._options.speed.backoff, lambda: list(self._source.items()))
 
-    def _refreshed(self, listed: Iterable[Item]) -> list[Item]:
+    def _refreshed(self, listed: Sequence[Item]) -> list[Item]:
         return [self._source.stat(item.key) or item for item in listed]
 
     def _round(self, wanted: list[Item]) -> None:

@@ -1,0 +1,110 @@
+"""Who to ask: hosts from the original account file, or named one by one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from paceline.errors import UsageError
+from paceline.storage.location import Location, parse
+from paceline.storage.secret import Secret
+from paceline.storage.ssh_connection import Login
+
+_log = logging.getLogger("paceline")
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine; `number` is the name its data goes under, so that addresses need not be shown."""
+
+    name: str
+    number: int
+    user: str | None = None
+    port: int | None = None
+    login: Login = field(default=Login(), repr=False)
+
+    def at(self, path: str) -> Location:
+        return Location("ssh", self.name, path if path.startswith("/") else f"/~/{path}", self.user, self.port)
+
+
+class _Account(msgspec.Struct, frozen=True):
+    user: str = ""
+    passwd: str = ""
+    pd: str = ""
+    """How ais-bench's node list spells it."""
+    port: int | str | None = None
+
+
+class _Accounts(msgspec.Struct, frozen=True):
+    cluster: dict[str, _Account]
+
+
+def read_accounts(path: Path) -> list[Host]:
+    """{"cluster": {"10.0.0.1": {"user": "root", "passwd": "…"}}}: passwords stay in the file and in memory."""
+    try:
+        accounts = msgspec.json.decode(path.read_bytes(), type=_Accounts)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file", hint="the account file of the cluster's hosts") from None
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path}: {error}", hint='expected {"cluster": {"10.0.0.1": {"user": …}}}') from None
+    hosts = [_host(name, number, account) for number, (name, account) in enumerate(accounts.cluster.items(), 1)]
+    if any(host.login.password for host in hosts) and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        _log.warning("%s: others can read these passwords; chmod 600 it, or use keys", path)
+    return hosts
+
+
+def named_hosts(names: Sequence[str]) -> list[Host]:
+    """user@host:port, one or several, with commas or without."""
+    found = []
+    for number, name in enumerate((each for text in names for each in text.split(",") if each.strip()), 1):
+        where = parse(f"ssh://{name.strip()}/")
+        found.append(Host(where.host, number, where.user, where.port))
+    return found
+
+
+def with_login(
+    hosts: Sequence[Host], *, key: str | None, known_hosts: str | None, password: Secret | None
+) -> list[Host]:
+    """The same hosts with what the command line says about logging in."""
+    return [
+        replace(
+            host,
+            login=Login(
+                password=password or host.login.password,
+                key_file=key or host.login.key_file,
+                known_hosts=known_hosts or host.login.known_hosts,
+            ),
+        )
+        for host in hosts
+    ]
+
+
+def _host(name: str, number: int, account: _Account) -> Host:
+    password = account.passwd or account.pd
+    port = int(account.port) if account.port not in (None, "") else None
+    return Host(name, number, account.user or None, port, Login(Secret(password) if password else None))
+
+
+def mapping_text(hosts: Sequence[Host]) -> str:
+    """host_ips_mapping.txt: one "<host> <directory>" per line."""
+    return "".join(f"{host.name} {host.number}\n" for host in hosts)
+
+
+def rank_table_text(devices: dict[str, list[int]]) -> str:
+    """A rank table (1.0) for hosts and devices as found, ranks counted through."""
+    rank = 0
+    servers = []
+    for name, numbers in devices.items():
+        cards = []
+        for device in sorted(numbers):
+            cards.append({"device_id": str(device), "device_ip": "", "rank_id": str(rank)})
+            rank += 1
+        servers.append({"server_id": name, "device": cards, "host_nic_ip": "reserve"})
+    table = {"version": "1.0", "server_count": str(len(servers)), "server_list": servers, "status": "completed"}
+    return json.dumps(table, indent=2) + "\n"

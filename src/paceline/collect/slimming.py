@@ -1,0 +1,103 @@
+"""A smaller copy of a profile that gives the same diagnosis: what readers open, nothing else."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from paceline.errors import UsageError
+from paceline.storage.localize import localize
+from paceline.storage.opening import open_store
+from paceline.storage.report import Report
+from paceline.storage.selection import RULES, Rule
+from paceline.storage.transfer import Options, transfer
+
+
+class Keep(str, Enum):
+    """How much of a profile is kept."""
+
+    diagnosis = "diagnosis"
+    """Everything any reader opens."""
+    hccl = "hccl"
+    """Steps and communication only."""
+    all = "all"
+    """Every file."""
+
+    @property
+    def rule(self) -> Rule:
+        return RULES[self.value]
+
+
+@dataclass(frozen=True)
+class Slimmed:
+    """What slimming did; sizes in bytes."""
+
+    report: Report
+    before: int
+    after: int
+
+    @property
+    def saved(self) -> float:
+        """Share of the source's bytes that was left behind."""
+        return 1 - self.after / self.before if self.before else 0.0
+
+
+def slim(
+    source: str | Path,
+    target: str | Path,
+    keep: Keep = Keep.diagnosis,
+    *,
+    encode: bool = False,
+    options: Options | None = None,
+) -> Slimmed:
+    """Copy only what is needed from anywhere to anywhere; `encode` writes the tables as Parquet (zstd) instead."""
+    options = replace(options or Options(), rule=keep.rule)
+    before = _size(source)
+    report = _encoded(source, target, options) if encode else transfer(source, target, options)
+    return Slimmed(report, before, report.moved_bytes + report.same_bytes)
+
+
+def _size(source: str | Path) -> int:
+    store = open_store(source)
+    try:
+        return sum(item.size for item in store.items())
+    finally:
+        store.close()
+
+
+def _encoded(source: str | Path, target: str | Path, options: Options) -> Report:
+    """Through the readers into paceline's own export, which readers open directly; then to wherever it shall go."""
+    from paceline.run.export import export_tables
+    from paceline.run.run import Run
+
+    with tempfile.TemporaryDirectory(prefix="paceline-slim-") as scratch:
+        local = localize(source, options.rule, progress=options.progress)
+        kept = _kept(local, Path(scratch) / "kept", options.rule)
+        with Run(kept, store=Path(scratch) / "store") as run:
+            unread = [str(warning) for warning in run.warnings if warning.file]
+            export_tables(run, Path(scratch) / "tables", "parquet")
+        if unread:
+            raise UsageError(
+                f"{source}: {len(unread)} files could not be read, re-encoding would lose them: {unread[0]}",
+                hint="slim without --encode keeps them as they are",
+            )
+        return transfer(Path(scratch) / "tables", target, replace(options, rule=RULES["all"]))
+
+
+def _kept(local: Path, links: Path, rule: Rule) -> Path:
+    """The source itself, or where the rule leaves something out, a tree of links to what it keeps."""
+    if not local.is_dir():
+        return local
+    files = [path for path in sorted(local.rglob("*")) if path.is_file()]
+    wanted = [path for path in files if rule(path.relative_to(local).as_posix())]
+    if len(wanted) == len(files):
+        return local
+    for path in wanted:
+        link = links / path.relative_to(local)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path.absolute())
+    if not wanted:
+        raise UsageError(f"{local}: nothing to keep", hint="--keep all keeps everything")
+    return links
