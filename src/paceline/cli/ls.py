@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.copy import Patience
 from paceline.errors import UsageError
 from paceline.storage.store import Item
 
@@ -15,6 +16,7 @@ def ls(
     where: Annotated[str, typer.Argument(metavar="PLACE", help="Directory, s3://…, obs://… or ssh://user@host/path.")],
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Everything below, not just one level.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    patience: Patience = 30.0,
 ) -> None:
     """List files and sizes of any place.
 
@@ -30,9 +32,12 @@ def ls(
         finally:
             store.close()
         single = None if found else open_item(where)
-        return [single[1]] if single else found
+        if single:
+            single[0].close()
+            return [single[1]]
+        return found
 
-    items = patiently(Backoff(patience=30), look)
+    items = patiently(Backoff(patience=patience), look)
     if not items:
         raise UsageError(f"{where}: nothing there", hint="check the name; buckets and paths are case-sensitive")
     for item in items:

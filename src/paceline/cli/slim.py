@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.copy import From, Json, To, Workers
+from paceline.cli.copy import From, Json, Patience, To, Workers
 from paceline.cli.moving import as_dict, progress_bar, summary, tell
 from paceline.collect.slimming import Keep
 
@@ -27,6 +27,7 @@ def slim(
         Encoding | None, typer.Option("--encode", help="Write the tables instead of the files; opens like any source.")
     ] = None,
     workers: Workers = 16,
+    patience: Patience = 300.0,
     as_json: Json = False,
 ) -> None:
     """Copy a profile without raw device data: less than half the size, the same diagnosis.
@@ -35,10 +36,11 @@ def slim(
     """
     from paceline.collect.slimming import slim as make_slim
     from paceline.storage.engine import Speed
+    from paceline.storage.retry import Backoff
     from paceline.storage.transfer import Options
 
     with progress_bar("slimming") as show:
-        options = Options(speed=Speed(workers=workers), progress=show)
+        options = Options(speed=Speed(workers, Backoff(patience=patience)), progress=show)
         done = make_slim(source, target, keep, encode=encode is not None, options=options)
     if as_json:
         typer.echo(json.dumps({**as_dict(done.report), "before_bytes": done.before, "after_bytes": done.after}))

@@ -12,7 +12,17 @@ from paceline.storage.journal import Journal
 from paceline.storage.plan import Move
 from paceline.storage.report import Counter, Failure, Report
 from paceline.storage.retry import Backoff, Gate, Retry, Stopped
-from paceline.storage.store import ChangedError, CorruptError, Data, FullError, Item, StorageError, Store, Upload
+from paceline.storage.store import (
+    ChangedError,
+    CorruptError,
+    Data,
+    FullError,
+    Item,
+    StorageError,
+    Store,
+    TransientError,
+    Upload,
+)
 
 _SMALL = 8 << 20
 """Up to here a file is one piece."""
@@ -111,11 +121,11 @@ class Engine:
         if isinstance(error, FullError):
             self._stop.set()
         hint = f" ({error.hint})" if error.hint else ""
-        self._fail(move, f"{error}{hint}", changed=isinstance(error, ChangedError))
+        self._fail(move, f"{error}{hint}", again=isinstance(error, ChangedError | CorruptError))
 
-    def _fail(self, move: Move, reason: str, *, changed: bool = False) -> None:
+    def _fail(self, move: Move, reason: str, *, again: bool = False) -> None:
         with self._lock:
-            self._report.failures.append(Failure(move.item.key, reason, changed))
+            self._report.failures.append(Failure(move.item.key, reason, again))
         self._counter.add(1, 0)
 
 
@@ -168,13 +178,16 @@ class _Batch:
         self._engine.arrived(move, landed, counted=move.item.size)
 
     def _check(self, move: Move, found: str) -> None:
-        """Against what the source says of itself, where that is free; a second reading decides a difference."""
+        """Against what the source says of itself, where that is free."""
         source, item = self._engine._source, move.item
         if source.batch > 1 or not source.checks_on_read:
             return
         told = source.digest(item, None)
-        if told is not None and told != found and md5(source.read(item, 0, item.size)) != found:
-            raise CorruptError(f"{source.url}/{item.key}: two readings differ")
+        if told is not None and told != found:
+            if source.vouches(item):
+                raise TransientError(f"{source.url}/{item.key}: arrived damaged")
+            if md5(source.read(item, 0, item.size)) != found:
+                raise TransientError(f"{source.url}/{item.key}: two readings differ")
 
 
 class _Large:
@@ -278,11 +291,13 @@ class _Large:
                 told = True
                 if expected == (composite(sums) if part == self._part else upload.digest(part)):
                     return
+        if told and source.vouches(item):
+            raise CorruptError(f"{source.url}/{item.key}: arrived damaged")
         if told:
             self._read_again(sums)
 
     def _read_again(self, sums: Sequence[str]) -> None:
-        """A tag that fits nothing is damage, or no checksum (encrypted buckets): a second reading decides."""
+        """Where tags are no checksums, a second reading has to agree."""
         source, item = self._engine._source, self._move.item
         for number, expected in enumerate(sums):
             if md5(source.read(item, number * self._part, self._length(number))) != expected:

@@ -12,6 +12,7 @@ import http.client
 import io
 import ssl
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -114,6 +115,10 @@ class ObsStore:
         tag = as_tag(item.version)
         return tag if tag and tag_fits(tag, part, item.size) else None
 
+    def vouches(self, item: Item) -> bool:
+        body = self._call("getObjectMetadata", self._key(item.key)).body
+        return not (body.sseKms or body.sseC)
+
     def remove(self, key: str) -> None:
         self._call("deleteObject", self._key(key))
 
@@ -137,7 +142,7 @@ class ObsStore:
     def confirm(self, item: Item, expected: str) -> Item:
         """A tag that is not the MD5 is either damage or a bucket whose tags are no checksums: read back and see."""
         if as_tag(item.version) != expected and md5(self.read(item, 0, item.size)) != expected:
-            raise CorruptError(f"{self.url}/{item.key}: the stored object is not what was sent")
+            raise TransientError(f"{self.url}/{item.key}: the stored object is not what was sent")
         return item
 
     def _key(self, key: str) -> str:
@@ -248,16 +253,23 @@ def _connect(access: Access) -> Any:
         from obs import ObsClient
     except ImportError:
         raise StorageError("esdk-obs-python is not installed", hint="pip install 'paceline[storage]'") from None
-    client = ObsClient(
+    with warnings.catch_warnings():
+        # It makes an old-style TLS context first; ours replaces it below.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        client = _client(ObsClient, access)
+    if access.secure:
+        client.context = ssl.create_default_context(cafile=access.ca_file)
+    return client
+
+
+def _client(make: Any, access: Access) -> Any:
+    return make(
         access_key_id=access.key.reveal(), secret_access_key=access.secret.reveal(),
         security_token=access.token.reveal() if access.token else None,
         server=access.endpoint, region=access.region, signature=access.signature, path_style=access.path_style,
         ssl_verify=access.ca_file or True, max_retry_count=0, timeout=_TIMEOUT, long_conn_mode=True,
         chunk_size=_CHUNK,
     )  # fmt: skip
-    if access.secure:
-        client.context = ssl.create_default_context(cafile=access.ca_file)
-    return client
 
 
 def _base64(hex_digest: str) -> str:

@@ -42,7 +42,11 @@ def open_item(where: str | Path | Location) -> tuple[Store, Item] | None:
     if not location.path.strip("/"):
         return None
     store = open_store(location.parent)
-    item = store.stat(location.name)
+    try:
+        item = store.stat(location.name)
+    except BaseException:
+        store.close()
+        raise
     if item is None:
         store.close()
         return None

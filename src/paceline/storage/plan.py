@@ -99,5 +99,5 @@ def held_back(marker: Move, failures: Iterable[Failure]) -> Failure | None:
     inside = f"{directory}/" if directory else ""
     for failure in failures:
         if failure.key.startswith(inside) and failure.key != marker.item.key:
-            return Failure(marker.item.key, f"held back: {failure.key} did not arrive", failure.changed)
+            return Failure(marker.item.key, f"held back: {failure.key} did not arrive", failure.again)
     return None

@@ -15,8 +15,8 @@ from paceline.storage.secret import redact
 class Failure:
     key: str
     reason: str
-    changed: bool = False
-    """The source was still being written: worth another round."""
+    again: bool = False
+    """The source was being written, or a large file arrived damaged: worth another round."""
 
     def __str__(self) -> str:
         return f"{self.key}: {self.reason}"

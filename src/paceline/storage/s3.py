@@ -1,7 +1,8 @@
 """Buckets with obstore for everything small or many, and the SDK's parts for what is large.
 
 obstore (Rust) is the fastest at many small objects and at ranges; it cannot resume a multipart upload, the SDK can.
-Only obstore's synchronous calls are used, from threads: its asynchronous ones abort at exit.
+Only obstore's synchronous calls are used, from threads: its asynchronous ones abort at exit. Listing is the SDK's:
+obstore rewrites keys ("a/" becomes "a") and stops at names it does not like.
 """
 
 from __future__ import annotations
@@ -32,20 +33,6 @@ class S3Store(ObsStore):
         self._fast: dict[Access, Any] = {}
         self._fast_lock = threading.Lock()
         super().__init__(location)
-
-    def items(self, *, shallow: bool = False) -> Iterator[Item]:
-        import obstore
-
-        prefix = self.prefix or None
-        with self._explained("list"):
-            if shallow:
-                found = obstore.list_with_delimiter(self._store(), prefix)
-                yield from (Item(each[len(self.prefix) :].strip("/") + "/", 0) for each in found["common_prefixes"])
-                pages = iter([found["objects"]])
-            else:
-                pages = iter(obstore.list(self._store(), prefix, chunk_size=1000))
-            for page in pages:
-                yield from (item for meta in page if (item := self._item(meta)))
 
     def stat(self, key: str) -> Item | None:
         import obstore

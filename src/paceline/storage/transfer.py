@@ -90,7 +90,7 @@ class _Transfer:
                 found = listed if number == 0 else self._refreshed(listed)
             wanted = list(choose(found, self._options.rule, self._report))
             self._round(wanted)
-            if not any(failure.changed for failure in self._report.failures):
+            if not any(failure.again for failure in self._report.failures):
                 break
         self._report.present = frozenset(target for _, target, _ in self._landed.values())
         if self._options.prune is Prune.source:

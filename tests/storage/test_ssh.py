@@ -1,0 +1,122 @@
+"""Other hosts over a real sshd: both directions, keys verified, connections lost on the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from paceline.errors import UsageError
+from paceline.storage.location import parse
+from paceline.storage.ssh_connection import Login
+from paceline.storage.store import DeniedError, TransientError
+from paceline.storage.transfer import transfer
+from storage.servers import SshHost, make_home, paceline
+from storage.trees import IMPATIENT, ODD_NAMES, QUICK, content, stored, visible, write_tree
+
+
+@pytest.fixture
+def host(hosts: list[SshHost]) -> SshHost:
+    return hosts[0]
+
+
+def test_a_tree_goes_there_and_comes_back_the_same(host: SshHost, tmp_path: Path) -> None:
+    source = write_tree(tmp_path / "source", large=20, small=120)
+    there = tmp_path / "there"
+    up = transfer(source, host.url(there), QUICK)
+    assert up.failures == [] and content(there) == content(source)
+    down = transfer(host.url(there), tmp_path / "back", QUICK)
+    assert down.failures == [] and content(tmp_path / "back") == content(source)
+    again = transfer(host.url(there), tmp_path / "back", QUICK)
+    assert (again.moved, again.same) == (0, len(ODD_NAMES) + 121)
+
+
+def test_without_a_journal_the_hosts_own_md5sum_tells_what_is_there(
+    host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_tree(tmp_path / "source", large=9)
+    transfer(source, host.url(tmp_path / "there"), QUICK)
+    monkeypatch.setenv("PACELINE_CACHE", str(tmp_path / "another"))
+    (tmp_path / "there" / "-dash").write_bytes(b"x" * (source / "-dash").stat().st_size)
+    again = transfer(source, host.url(tmp_path / "there"), QUICK)
+    assert (again.moved, again.failures) == (1, [])
+    assert content(tmp_path / "there") == content(source)
+
+
+def test_a_host_whose_key_is_unknown_is_refused(host: SshHost, tmp_path: Path) -> None:
+    make_home(Path(os.environ["HOME"]), [])
+    with pytest.raises(DeniedError, match="host key is not in known_hosts") as caught:
+        stored(host.url(tmp_path))
+    assert f"ssh-keyscan -p {host.port} {host.address}" in (caught.value.hint or "")
+
+
+def test_a_host_that_shows_another_key_is_refused(hosts: list[SshHost], tmp_path: Path) -> None:
+    pretender = hosts[1].known.replace(f"[{hosts[1].address}]:{hosts[1].port}", f"[{hosts[0].address}]:{hosts[0].port}")
+    (Path(os.environ["HOME"]) / ".ssh" / "known_hosts").write_text(pretender)
+    with pytest.raises(DeniedError, match="is another one"):
+        stored(hosts[0].url(tmp_path))
+
+
+def test_a_key_that_is_not_authorized_is_refused(
+    host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(make_home(tmp_path / "stranger", [host])))
+    with pytest.raises(DeniedError, match="login refused"):
+        stored(host.url(tmp_path))
+
+
+def test_a_dead_host_is_said_in_one_sentence(hosts: list[SshHost], tmp_path: Path) -> None:
+    hosts[2].stop()
+    with pytest.raises(TransientError, match=r"127\.0\.0\.4"):
+        transfer(hosts[2].url(tmp_path), tmp_path / "back", IMPATIENT)
+    done = paceline("ls", hosts[2].url(tmp_path), "--patience", 0.5, env={"HOME": os.environ["HOME"]})
+    assert done.returncode == 1 and "127.0.0.4" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_sessions_killed_on_the_way_are_opened_again(host: SshHost, tmp_path: Path) -> None:
+    source = write_tree(tmp_path / "source", large=40, small=200)
+    moved = threading.Event()
+    seen: list[int] = []
+
+    def watch(now: object) -> None:
+        seen.append(1)
+        if len(seen) == 3:
+            assert host.process
+            subprocess.run(["pkill", "-KILL", "-P", str(host.process.pid)], check=False)
+            moved.set()
+
+    from dataclasses import replace
+
+    report = transfer(host.url(source), tmp_path / "back", replace(QUICK, progress=watch))
+    assert moved.is_set() and report.failures == []
+    assert content(tmp_path / "back") == content(source)
+
+
+def test_a_file_that_grows_on_the_host_is_not_taken_half(host: SshHost, tmp_path: Path) -> None:
+    source = write_tree(tmp_path / "source", large=24)
+    from dataclasses import replace
+
+    def grow(_: object) -> None:
+        with (source / "large.bin").open("ab") as file:
+            file.write(b"more")
+
+    report = transfer(host.url(source), tmp_path / "back", replace(QUICK, progress=grow))
+    assert [failure.key for failure in report.failures] == ["large.bin"]
+    assert "large.bin" not in visible(tmp_path / "back")
+    assert transfer(host.url(source), tmp_path / "back", QUICK).failures == []
+    assert content(tmp_path / "back") == content(source)
+
+
+def test_a_password_in_a_url_is_refused_without_being_repeated() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse("ssh://root:hunter22@10.0.0.1/data")
+    assert "hunter22" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_a_login_never_shows_its_password() -> None:
+    from paceline.storage.secret import Secret
+
+    assert "hunter22" not in repr(Login(Secret("hunter22")))
