@@ -47,7 +47,11 @@ class Connection:
         """A command on the other side; `data` goes to its standard input, never a secret into its words."""
 
         async def work(connection: Any, _: Any) -> Answer:
-            done = await connection.run(command, input=data, encoding=None)
+            import asyncssh
+
+            # Empty input must be an end of file, or the command waits for one for ever.
+            feed = {"input": data} if data else {"stdin": asyncssh.DEVNULL}
+            done = await connection.run(command, encoding=None, **feed)
             status = 255 if done.exit_status is None else int(done.exit_status)
             return Answer(status, bytes(done.stdout or b""), bytes(done.stderr or b"").decode(errors="replace").strip())
 
