@@ -23,7 +23,9 @@ from measure import Cost, measure
 HERE = Path(__file__).parent
 WORK = HERE / "work"
 PEER = "msprof-analyze==26.2.0"
-LOAD_ALL = "import sys, paceline; from paceline.run.run import TABLE_NAMES; paceline.open(sys.argv[1]).load(TABLE_NAMES)"
+LOAD_ALL = (
+    "import sys, paceline; from paceline.run.run import TABLE_NAMES; paceline.open(sys.argv[1]).load(TABLE_NAMES)"
+)
 
 
 def main() -> None:
@@ -64,7 +66,10 @@ def compare(ranks: int, detail_ranks: int, peer: Path | None) -> None:
 def line(ranks: int, size: float, what: str, cost: Cost, *, ratio: float | None = None) -> None:
     shown = f"{ratio:6.1f}×" if ratio else ""
     failed = "" if cost.exit_code == 0 else f"  exit {cost.exit_code}"
-    print(f"{ranks:5} {size:6.0f} {what:34} {cost.cpu:8.2f} {cost.wall:8.2f} {cost.peak_mb:8.0f} {shown:>7}{failed}", flush=True)
+    print(
+        f"{ranks:5} {size:6.0f} {what:34} {cost.cpu:8.2f} {cost.wall:8.2f} {cost.peak_mb:8.0f} {shown:>7}{failed}",
+        flush=True,
+    )
 
 
 def simulate(ranks: int, detail_ranks: int) -> Path:
@@ -114,7 +119,9 @@ def check_same(data: Path, theirs: Path) -> None:
                 for rank, info in by_rank.items():
                     key = (int(rank), step, name)
                     if key in ours_elapsed and not name.startswith("Total"):
-                        assert math.isclose(info["Communication Time Info"]["Elapse Time(ms)"] * 1e6, ours_elapsed[key], abs_tol=2)
+                        assert math.isclose(
+                            info["Communication Time Info"]["Elapse Time(ms)"] * 1e6, ours_elapsed[key], abs_tol=2
+                        )
                         compared += 1
     print(f"      same numbers: {len(rows)} steps, {compared:,} of {len(ours_elapsed):,} collectives compared")
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-
 from profiles import write_rank
 
 PACELINE = Path(sys.executable).with_name("paceline")
@@ -53,7 +52,9 @@ def test_show_table_as_json_csv_and_parquet_agree(source: Path, tmp_path: Path) 
     assert [int(row["exposed"]) for row in csv.DictReader(io.StringIO(text))] == [row["exposed"] for row in rows]
     target = tmp_path / "steps.parquet"
     assert paceline("show", source, "steps", "-f", "parquet", "-o", target, cache=tmp_path).returncode == 0
-    assert duckdb.sql(f"SELECT sum(exposed)::BIGINT FROM '{target}'").fetchall() == [(sum(row["exposed"] for row in rows),)]
+    assert duckdb.sql(f"SELECT sum(exposed)::BIGINT FROM '{target}'").fetchall() == [
+        (sum(row["exposed"] for row in rows),)
+    ]
 
 
 def test_show_empty_table_is_an_empty_json_array(source: Path, tmp_path: Path) -> None:
@@ -87,7 +88,9 @@ def test_export_chrome_trace_holds_every_rank_on_one_clock(source: Path, tmp_pat
     spans = [event for event in events if event["ph"] == "X"]
     assert {event["pid"] for event in spans} == {0, 2, 3}
     assert min(event["ts"] for event in spans) == 0
-    assert len({round(event["ts"] + event["dur"]) for event in spans if event["name"] == "hcom_allReduce__612_1_1"}) == 1
+    assert (
+        len({round(event["ts"] + event["dur"]) for event in spans if event["name"] == "hcom_allReduce__612_1_1"}) == 1
+    )
     wrong = paceline("export", source, "--to", "chrome-trace", "--ranks", "x", cache=tmp_path)
     assert wrong.returncode == 2 and "neither a rank nor a range" in wrong.stderr
 
@@ -117,7 +120,9 @@ def test_a_broken_rank_is_named_and_the_rest_is_shown(source: Path, tmp_path: Pa
 
 def test_simulate_then_show_finds_the_slow_rank_first(tmp_path: Path) -> None:
     out = tmp_path / "sim"
-    made = paceline("simulate", out, "--fault", "slow-rank:5:1.3", "--steps", "2", "--detail-ranks", "1", cache=tmp_path)
+    made = paceline(
+        "simulate", out, "--fault", "slow-rank:5:1.3", "--steps", "2", "--detail-ranks", "1", cache=tmp_path
+    )
     assert made.returncode == 0, made.stderr
     shown = paceline("show", out, cache=tmp_path).stdout.splitlines()
     header = next(i for i, line in enumerate(shown) if line.startswith("rank"))

@@ -10,7 +10,14 @@ GROUP_HASH = "5862276093215481612"
 
 
 def write_rank(
-    root: Path, rank: int, *, ranks: int = 2, steps: int = 2, late_ms: float = 0.0, clock_ms: float = 0.0, host: str = "h0"
+    root: Path,
+    rank: int,
+    *,
+    ranks: int = 2,
+    steps: int = 2,
+    late_ms: float = 0.0,
+    clock_ms: float = 0.0,
+    host: str = "h0",
 ) -> Path:
     """One rank: an all-reduce a step of 2 ms transfer after `late_ms` of extra computing, its clock ahead by `clock_ms`."""
     profile = root / f"{host}_{100 + rank}_20260101000000000_ascend_pt"

@@ -58,7 +58,9 @@ def test_every_layout_tells_the_same_story(
         links = rows(reference, LINKS, names="IS NOT NULL")
         for layout in ("ascend-text-ms", "ascend-db"):
             with written(root, layout, spec, faults) as run:
-                assert rows(run, STEPS, columns="duration, computing, exposed, overlapped, free, bubble", first=1) == split
+                assert (
+                    rows(run, STEPS, columns="duration, computing, exposed, overlapped, free, bubble", first=1) == split
+                )
                 assert rows(run, COLLECTIVES, columns=WAITS, ops=EVERY_OP) == waits
                 assert rows(run, LINKS, names="IS NOT NULL") == links
         with written(root, "kineto", spec, faults) as run:
@@ -69,7 +71,9 @@ def test_every_layout_tells_the_same_story(
             )
         for layout in ("mindinsight", "mindinsight-r13", "mindinsight-r21", "msadvisor"):
             with written(root, layout, spec, faults) as run:
-                assert rows(run, STEPS, columns="duration", first=1) == rows(reference, STEPS, columns="duration", first=1)
+                assert rows(run, STEPS, columns="duration", first=1) == rows(
+                    reference, STEPS, columns="duration", first=1
+                )
                 assert rows(run, COLLECTIVES, columns=WAITS, ops=EVERY_OP) == waits
                 assert rows(run, LINKS, names="IS NOT NULL") == links
         with written(root, "msprof", spec, faults) as run:
@@ -98,3 +102,16 @@ def test_clock_offsets_of_two_hosts_are_found_in_every_layout(tmp_path: Path, la
         found = dict(run.sql("SELECT rank, clock_offset FROM ranks").fetchall())
     for rank, offset in enumerate(truth.clock_offsets):
         assert abs(found[rank] - (offset - truth.clock_offsets[0])) <= 3_000
+
+
+@pytest.mark.parametrize("layout", ["mindinsight", "mindinsight-r13", "msadvisor"])
+def test_groups_that_nobody_declared_are_worked_out(tmp_path: Path, layout: str) -> None:
+    spec = ClusterSpec(hosts=2, devices=4, dp=4, tp=2, pp=1, steps=3, layers=4, micro_batches=2)
+    truth = simulate(tmp_path / layout, spec, ("slow-rank:5:1.2",), layout)
+    with paceline.open(tmp_path / layout, store=tmp_path / "store") as run:
+        found = run.sql(
+            'SELECT list(rank ORDER BY rank) FROM groups JOIN (SELECT DISTINCT "group" FROM collectives) USING ("group") '
+            'GROUP BY "group"'
+        ).fetchall()
+    used = {group.ranks for group in truth.groups if group.kind in ("tp", "dp")}
+    assert used <= {tuple(ranks) for (ranks,) in found}

@@ -156,7 +156,7 @@ class _Keys:
         for row in rows.tolist():
             here = int(self.rank[row])
             there = int(self.peer[row]) if self.peer[row] >= 0 else next(iter(others - {here}), -1)
-            outward = combined and here < there or not combined and self.op[row] == "send"
+            outward = (combined and here < there) or (not combined and self.op[row] == "send")
             pair = (here, there) if outward else (there, here)
             key = (int(self.step[row]), *pair, int(self.sequence[row]))
             partner = waiting.pop(key, None)
@@ -183,4 +183,3 @@ class _Keys:
         for row, other in nearest.items():
             if nearest.get(other) == row:
                 result[max(row, other)] = result[min(row, other)]
-

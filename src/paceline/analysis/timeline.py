@@ -68,7 +68,8 @@ class Timeline:
         rows = np.flatnonzero(self.is_end)
         at_end[self.events.rank[rows], self.step[rows]] = self.own[rows]
         before = np.concatenate([np.zeros((len(at_end), 1)), at_end[:, :-1]], axis=1)
-        return at_end - before
+        own: Floats = at_end - before
+        return own
 
 
 def read_timeline(run: Run, steps: tuple[int, ...] | None = None) -> Timeline:
@@ -206,7 +207,9 @@ class _Lines:
         communicates = ~self.is_end[rows]
         starts = np.sort(start[communicates])
         later = np.searchsorted(starts, start + INSIDE_NS, side="right")
-        next_start = np.where(later < len(starts), starts[np.minimum(later, len(starts) - 1)] if len(starts) else 0, 2**62)
+        next_start = np.where(
+            later < len(starts), starts[np.minimum(later, len(starts) - 1)] if len(starts) else 0, 2**62
+        )
         self.beside[rows] = communicates & (next_start < end - INSIDE_NS)
 
     def _share_overlap(self, rank: int, rows: Ints) -> None:
@@ -300,7 +303,7 @@ class _Lines:
         What the chain has too much of it is waiting that no rank was free of; it sits where the main line waited.
         """
         joins = np.flatnonzero((self.after >= 0) & ~self.beside)
-        spare = {}
+        spare: dict[tuple[int, int], int] = {}
         for row in joins.tolist():
             place = (int(self.events.rank[row]), int(self.step[row]))
             if self.work[row] > self.work[spare.get(place, row)] or place not in spare:
@@ -331,7 +334,7 @@ class _Lines:
         ops = np.unique(self.events.op.astype(str), return_inverse=True)[1]
         members = self.events.members[self.events.instance]
         seen: dict[tuple[int, ...], int] = {}
-        places = []
+        places: list[tuple[int, ...]] = []
         for rank, step, op, size in zip(
             self.events.rank.tolist(), self.step.tolist(), ops.tolist(), members.tolist(), strict=True
         ):

@@ -36,7 +36,10 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Steps, ms a step (median over steps), longest computing first",
         "各卡每步耗时（毫秒，取各步中位数），计算耗时长者在前",
     ),
-    "more ranks": ("… {n} more ranks: paceline show {source} steps", "…… 另有 {n} 张卡：paceline show {source} steps"),
+    "more ranks": (
+        "… {n} more ranks: paceline show {source} steps",
+        "…… 另有 {n} 张卡：paceline show {source} steps",
+    ),
     "collective title": (
         "Collectives by operator and group, whole recording",
         "通信算子汇总（按算子与通信域）",
@@ -54,7 +57,8 @@ _HEADERS: dict[str, str] = {
     "rank": "卡", "host": "主机", "stage": "阶段", "steps": "步数", "step": "单步", "data": "数据等待", "fwd/bwd": "前反向",
     "tail": "拖尾", "computing": "计算", "exposed": "未掩盖通信", "overlapped": "已掩盖通信", "free": "空闲",
     "bubble": "气泡", "operator": "算子", "group": "通信域", "ranks": "卡数", "calls": "次数", "time ms": "时间 毫秒",
-    "wait ms": "等待 毫秒", "MB": "MB", "transport": "传输方式", "links": "链路数", "GB/s": "GB/s", "slowest busy link": "最慢的繁忙链路",
+    "wait ms": "等待 毫秒", "MB": "MB", "transport": "传输方式", "links": "链路数", "GB/s": "GB/s",
+    "slowest busy link": "最慢的繁忙链路",
 }  # fmt: skip
 
 
@@ -100,7 +104,10 @@ def _headline(run: Run, zh: bool) -> str:
     if low is None:
         parts.append(_word("no steps", zh))
     else:
-        parts += [_word("steps" if high > low else "one step", zh, low=low, high=high), _word("median", zh, ms=_ms(median))]
+        parts += [
+            _word("steps" if high > low else "one step", zh, low=low, high=high),
+            _word("median", zh, ms=_ms(median)),
+        ]
     parts.append(_word("read", zh, formats=", ".join(run.formats), mb=f"{run.size / 1e6:,.0f}"))
     return " · ".join(parts)
 

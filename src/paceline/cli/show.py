@@ -42,4 +42,3 @@ def show(
             name = table or "steps"
             write_rows(Rows(run.connection, run.table(name), name), format=format.value, output=output, limit=limit)
             say_warnings(run)
-

@@ -33,7 +33,7 @@ def simulate(
 ) -> None:
     """Simulate a training cluster and write its profile in any format, with faults on purpose.
 
-    Example:  paceline simulate demo/run --fault slow-rank:5:1.3 --fault slow-link:3-4:0.5
+    Example:  paceline simulate demo/run --fault slow-rank:5:1.3 --fault slow-link:3-5:2
     """
     from paceline import simulate as simulator  # loads NumPy; the other commands need not wait for it
 

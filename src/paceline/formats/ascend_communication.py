@@ -7,9 +7,9 @@ sum of HCCS, PCIE and SIO, so adding all five transports would count everything 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,6 +25,8 @@ _TOTAL = "Total Op Info"
 _SAMPLES = ("-top1", "-middle", "-bottom1", "-bottom2", "-bottom3")
 
 Decoded = TypeVar("Decoded")
+Op = TypeVar("Op")
+OpOut = TypeVar("OpOut", covariant=True)
 
 
 class Time(msgspec.Struct, rename={"start": "Start Timestamp(us)", "elapse": "Elapse Time(ms)",
@@ -43,14 +45,31 @@ class Transport(msgspec.Struct, rename={"size": "Transit Size(MB)", "packets": "
     packets: dict[str, tuple[float, float]] = {}
 
 
-class Operation(msgspec.Struct, rename={"time": "Communication Time Info", "links": "Communication Bandwidth Info"}):
+class _Moved(msgspec.Struct, rename={"size": "Transit Size(MB)"}):
+    size: float = 0.0
+
+
+class Timed(msgspec.Struct, rename={"time": "Communication Time Info", "links": "Communication Bandwidth Info"}):
+    """An operator without its packets: half the work of decoding."""
+
     time: Time
+    links: dict[str, _Moved] = {}
+
+
+class Packed(msgspec.Struct, rename={"links": "Communication Bandwidth Info"}):
+    """An operator without its times."""
+
     links: dict[str, Transport] = {}
 
 
-class _Operations(msgspec.Struct):
-    p2p: dict[str, Operation] = {}
-    collective: dict[str, Operation] = {}
+class _TimedOperations(msgspec.Struct):
+    p2p: dict[str, Timed] = {}
+    collective: dict[str, Timed] = {}
+
+
+class _PackedOperations(msgspec.Struct):
+    p2p: dict[str, Packed] = {}
+    collective: dict[str, Packed] = {}
 
 
 class Link(msgspec.Struct, rename={"transport": "Transport Type", "size": "Transit Size(MB)",
@@ -65,18 +84,21 @@ class _Matrix(msgspec.Struct):
     collective: dict[str, dict[str, Link]] = {}
 
 
-_COMMUNICATION = msgspec.json.Decoder(dict[str, _Operations])
+_TIMED = msgspec.json.Decoder(dict[str, _TimedOperations])
+_PACKED = msgspec.json.Decoder(dict[str, _PackedOperations])
 _MATRIX = msgspec.json.Decoder(dict[str, _Matrix])
 
 
-def read_communication(path: Path, sink: Sink) -> None:
-    """collectives and packets, one row per operator and step."""
-    recorded = [Recorded(step, name, operation) for step, name, operation in _operations(path)]
-    sink.add("collectives", collective_columns(recorded))
-    packets: dict[str, list[Any]] = defaultdict(list)
-    for collective in recorded:
-        append_packets(packets, collective)
-    sink.add("packets", packets)
+def read_collectives(path: Path, sink: Sink) -> None:
+    """One row per operator and step."""
+    decoded = decode_file(_TIMED, path)
+    sink.add("collectives", collective_columns(list(_operations(decoded.items(), path))))
+
+
+def read_packets(path: Path, sink: Sink) -> None:
+    """One row per operator, step, transport and packet size; apart, because few questions need them."""
+    decoded = decode_file(_PACKED, path)
+    sink.add("packets", packet_columns(list(_operations(decoded.items(), path))))
 
 
 def read_matrix(path: Path, sink: Sink) -> None:
@@ -114,30 +136,37 @@ def step_number(text: str, path: Path) -> int:
     return int(digits or 0)
 
 
-class Recorded:
+class Recorded(Generic[Op]):
     """An operator of one step with its name taken apart."""
 
-    __slots__ = ("group", "links", "name", "sequence", "step", "time")
+    __slots__ = ("group", "name", "operation", "sequence", "step")
 
-    def __init__(self, step: int, name: str, operation: Operation) -> None:
-        self.step = step
+    def __init__(self, step: int, name: str, operation: Op) -> None:
+        self.step, self.operation = step, operation
         self.name, _, group = name.partition("@")
         self.group = group or None
         self.sequence = hccl_sequence(self.name)
-        self.time, self.links = operation.time, operation.links
 
 
-def _operations(path: Path) -> Iterator[tuple[int, str, Operation]]:
-    for step_name, kinds in decode_file(_COMMUNICATION, path).items():
+class _Kinds(Protocol[OpOut]):
+    @property
+    def p2p(self) -> Mapping[str, OpOut]: ...
+    @property
+    def collective(self) -> Mapping[str, OpOut]: ...
+
+
+def _operations(steps: Iterable[tuple[str, _Kinds[Op]]], path: Path) -> Iterator[Recorded[Op]]:
+    """Every operator of every step; totals left out."""
+    for step_name, kinds in steps:
         step = step_number(step_name, path)
         for operations in (kinds.p2p, kinds.collective):
             for name, operation in operations.items():
                 if not name.startswith(_TOTAL):
-                    yield step, name, operation
+                    yield Recorded(step, name, operation)
 
 
-def collective_columns(recorded: list[Recorded]) -> dict[str, Any]:
-    times = [collective.time for collective in recorded]
+def collective_columns(recorded: list[Recorded[Timed]]) -> dict[str, Any]:
+    times = [collective.operation.time for collective in recorded]
     return {
         "step": [collective.step for collective in recorded],
         "name": [collective.name for collective in recorded],
@@ -150,11 +179,11 @@ def collective_columns(recorded: list[Recorded]) -> dict[str, Any]:
         "wait": _scaled([time.wait for time in times], _MS),
         "sync": _scaled([time.sync for time in times], _MS),
         "idle": _scaled([time.idle for time in times], _MS),
-        "bytes": _scaled([_moved(collective.links) for collective in recorded], _MB),
+        "bytes": _scaled([_moved(collective.operation.links) for collective in recorded], _MB),
     }
 
 
-def _moved(links: dict[str, Transport]) -> float | None:
+def _moved(links: dict[str, _Moved]) -> float | None:
     """MB to other ranks: RDMA + SDMA, where SDMA may only be given as its parts."""
     if not links:
         return None
@@ -164,17 +193,22 @@ def _moved(links: dict[str, Transport]) -> float | None:
     return total + sum(links[part].size for part in _SDMA_PARTS if part in links)
 
 
-def append_packets(columns: dict[str, list[Any]], collective: Recorded) -> None:
-    for transport, moved in collective.links.items():
-        for size, (count, duration) in moved.packets.items():
-            columns["step"].append(collective.step)
-            columns["name"].append(collective.name)
-            columns["group"].append(collective.group)
-            columns["sequence"].append(collective.sequence)
-            columns["transport"].append(transport)
-            columns["packet_bytes"].append(round(float(size) * _MB))
-            columns["count"].append(round(count))
-            columns["duration"].append(round(duration * _MS))
+def packet_columns(recorded: list[Recorded[Packed]]) -> dict[str, Any]:
+    rows = [
+        (collective.step, collective.name, collective.group, collective.sequence, transport, size, count, duration)
+        for collective in recorded
+        for transport, moved in collective.operation.links.items()
+        if moved.packets
+        for size, (count, duration) in moved.packets.items()
+    ]
+    if not rows:
+        return {}
+    step, name, group, sequence, transport, size, count, duration = zip(*rows, strict=True)
+    return {
+        "step": step, "name": name, "group": group, "sequence": sequence, "transport": transport,
+        "packet_bytes": _scaled([float(text) for text in size], _MB),
+        "count": _scaled(list(count), 1), "duration": _scaled(list(duration), _MS),
+    }  # fmt: skip
 
 
 def _sums(operations: dict[str, dict[str, Link]], sink: Sink, path: Path) -> Iterator[tuple[str, dict[str, Link]]]:

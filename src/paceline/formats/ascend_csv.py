@@ -18,7 +18,8 @@ MAX_SMALL = 1 << 30
 _KIB, _MIB = 1 << 10, 1 << 20
 _KERNELS = {
     "step": ("Step Id", "Step ID"), "name": ("Name", "Op Name"), "type": ("Type", "OP Type"),
-    "core": ("Accelerator Core", "Task Type"), "stream": ("Stream ID",), "start": ("Start Time(us)", "Task Start Time(us)"),
+    "core": ("Accelerator Core", "Task Type"), "stream": ("Stream ID",),
+    "start": ("Start Time(us)", "Task Start Time(us)"),
     "duration": ("Duration(us)", "Task Duration(us)"), "wait": ("Wait Time(us)", "Task Wait Time(us)"),
     "input_shapes": ("Input Shapes",), "input_types": ("Input Data Types",), "output_shapes": ("Output Shapes",),
 }  # fmt: skip
@@ -47,14 +48,16 @@ def read_api_statistic(path: Path, sink: Sink) -> None:
 
 
 def read_l2_cache(path: Path, sink: Sink) -> None:
-    rows = list(csv_rows(path, ("Op Name", "Hit Rate")))
-    sink.add("l2_cache", {
-        "stream": [integer(row.get("Stream Id")) for row in rows],
-        "task": [integer(row.get("Task Id")) for row in rows],
-        "name": [row["Op Name"] for row in rows],
-        "hit_rate": [number(row["Hit Rate"]) for row in rows],
-        "victim_rate": [number(row.get("Victim Rate")) for row in rows],
-    })  # fmt: skip
+    """One row per task: as many as kernels, so DuckDB reads it too."""
+    header = csv_header(path)
+    if missing := [name for name in ("Op Name", "Hit Rate") if name not in header]:
+        raise FormatError(f"lacks the column {missing[0]!r}", file=path, line=1)
+    numbers = {"stream": "Stream Id", "task": "Task Id"}
+    rates = {"hit_rate": "Hit Rate", "victim_rate": "Victim Rate"}
+    columns = ['"Op Name" AS name']
+    columns += [_cast(source, "BIGINT", name) for name, source in numbers.items() if source in header]
+    columns += [_cast(source, "DOUBLE", name) for name, source in rates.items() if source in header]
+    sink.add_query("l2_cache", f"SELECT {', '.join(columns)} FROM {_csv_scan(header)}", [str(path)])
 
 
 def read_data_preprocess(path: Path, sink: Sink) -> None:
@@ -89,16 +92,8 @@ def read_kernels(path: Path, sink: Sink) -> None:
     if not (found["name"] and found["duration"]):
         raise FormatError("has no Name or Duration(us) column", file=path)
     picked = ", ".join(_kernel_column(column, source) for column, source in found.items() if source)
-    cells = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}': 'VARCHAR'" for name in header)
-    sink.connection.execute(
-        f"""
-        CREATE OR REPLACE TEMP TABLE kernel_rows AS
-        SELECT {picked}
-        FROM read_csv(?, columns = {{{cells}}}, header = true, auto_detect = false, delim = ',', quote = '"',
-                      escape = '"', null_padding = true, strict_mode = false, max_line_size = 16777216)
-        """,
-        [str(path)],
-    )
+    query = f"CREATE OR REPLACE TEMP TABLE kernel_rows AS SELECT {picked} FROM {_csv_scan(header)}"
+    sink.connection.execute(query, [str(path)])
     sink.add_query("kernels", "FROM kernel_rows WHERE duration IS NOT NULL")
     lost = sink.connection.execute("SELECT count(*) FROM kernel_rows WHERE duration IS NULL").fetchone()
     if lost and lost[0]:
@@ -116,6 +111,15 @@ def csv_header(path: Path) -> list[str]:
     if len(set(names)) != len(names):
         raise FormatError("names a column twice", file=path)
     return [name.strip() for name in names]
+
+
+def _csv_scan(header: list[str]) -> str:
+    """A DuckDB scan of a CSV file as text, tolerant of rows that are cut off."""
+    cells = ", ".join("'" + name.replace("'", "''") + "': 'VARCHAR'" for name in header)
+    return (
+        f"read_csv(?, columns = {{{cells}}}, header = true, auto_detect = false, delim = ',', quote = '\"', "
+        "escape = '\"', null_padding = true, strict_mode = false, max_line_size = 16777216)"
+    )
 
 
 def csv_rows(path: Path, needed: Iterable[str]) -> Iterable[dict[str, str]]:
@@ -166,15 +170,26 @@ def _text(data: bytes, path: Path) -> str:
         raise FormatError("is not UTF-8 text; skipped", file=path, line=line) from error
 
 
+def _cast(source: str, kind: str, column: str) -> str:
+    """Null for what is no number. A bare TRY_CAST of a CSV column becomes the column's type, and then errors."""
+    cell = '"' + source.replace('"', '""') + '"'
+    return f"TRY_CAST(nullif({cell}, 'N/A') AS {kind}) AS {column}"
+
+
 def _kernel_column(column: str, source: str) -> str:
-    cell = f"""nullif(trim("{source.replace('"', '""')}", chr(9) || ' "'), 'N/A')"""
-    if column in ("start", "duration", "wait"):
-        return f"(TRY_CAST({cell} AS DECIMAL(30, 3)) * 1000)::BIGINT AS {column}"
+    """SQL for one column. Casts skip the tabs behind times; everything that can be left out is: there are millions."""
+    cell = '"' + source.replace('"', '""') + '"'
+    if column == "start":
+        return f"(TRY_CAST({cell} AS DECIMAL(20, 3)) * 1000)::BIGINT AS start"
+    if column in ("duration", "wait"):
+        return f"TRY_CAST(round(TRY_CAST({cell} AS DOUBLE) * 1000) AS BIGINT) AS {column}"
     if column in ("step", "stream"):
-        return f"TRY_CAST({cell} AS BIGINT) AS {column}"
+        return _cast(source, "BIGINT", column)
     if column == "core":  # older CANN says HCCL
         return f"if({cell} = 'HCCL', 'COMMUNICATION', {cell}) AS core"
-    return f"{cell} AS {column}"
+    if column.endswith("shapes"):
+        cell = f"replace({cell}, '\"', '')"
+    return f"nullif({cell}, 'N/A') AS {column}"
 
 
 def _read_memory_samples(path: Path, megabyte: int, sink: Sink) -> None:

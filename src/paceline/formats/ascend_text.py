@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from paceline.formats.ascend_communication import read_communication, read_matrix
+from paceline.formats.ascend_communication import read_collectives, read_matrix, read_packets
 from paceline.formats.ascend_csv import (
     read_api_statistic,
     read_data_preprocess,
@@ -111,10 +111,10 @@ def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> It
     steps, trace = files.get("step_trace_time.csv"), files.get("trace_view.json")
     if steps or trace:
         read_split = partial(read_steps, steps.path if steps else None, trace.path if trace else None)
-        yield Section("steps", frozenset({"steps"}), _given(steps, trace), read_split)
+        yield Section("steps", frozenset({"steps"}), _given(steps, trace), read_split, parsed=0.02)
     for name, tables, read in _SIMPLE:
         if file := files.get(name):
-            yield Section(name, frozenset(tables), (file,), partial(read, file.path))
+            yield Section(f"{name} {tables[0]}", frozenset(tables), (file,), partial(read, file.path))
     memory = {name: file for name, file in files.items() if name in _MEMORY}
     if memory:
         megabyte = _MINDSPORE_MEGABYTE if profile.endswith("_ascend_ms") else _TORCH_MEGABYTE
@@ -128,7 +128,8 @@ def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> It
 _MEMORY = ("memory_record.csv", "npu_module_mem.csv", "operator_memory.csv")
 _SIMPLE = (
     ("kernel_details.csv", ("kernels",), read_kernels),
-    ("communication.json", ("collectives", "packets"), read_communication),
+    ("communication.json", ("collectives",), read_collectives),
+    ("communication.json", ("packets",), read_packets),
     ("communication_matrix.json", ("transfers",), read_matrix),
     ("op_statistic.csv", ("operators",), read_op_statistic),
     ("api_statistic.csv", ("host_calls",), read_api_statistic),

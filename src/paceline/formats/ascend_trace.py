@@ -33,12 +33,14 @@ def read_trace_view(path: Path, sink: Sink) -> None:
     args = {"label": "name"} | {f"counter {index}": key for index, key in enumerate(_COUNTERS)}
     load_trace(sink.connection, path, table="trace_view", args=args)
     sink.add_query("events", TRACK_EVENTS.format(table="trace_view"))
-    readings = " UNION ALL ".join(
-        f"SELECT name, '{key}' AS series, ts AS time, TRY_CAST(\"counter {index}\" AS DOUBLE) AS value "
-        f"FROM trace_view WHERE ph = 'C' AND \"counter {index}\" IS NOT NULL"
-        for index, key in enumerate(_COUNTERS)
+    series = ", ".join(f'TRY_CAST("counter {index}" AS DOUBLE) AS "{key}"' for index, key in enumerate(_COUNTERS))
+    sink.add_query(
+        "counters",
+        f"""
+        WITH samples AS (SELECT name, ts AS time, {series} FROM trace_view WHERE ph = 'C')
+        UNPIVOT samples ON COLUMNS(* EXCLUDE (name, time)) INTO NAME series VALUE value
+        """,
     )
-    sink.add_query("counters", readings)
     sink.connection.execute("DROP TABLE trace_view")
 
 

@@ -17,12 +17,14 @@ import msgspec
 
 from paceline.formats.ascend_communication import (
     Link,
-    Operation,
+    Op,
+    Packed,
     Recorded,
+    Timed,
     append_links,
-    append_packets,
     collective_columns,
     decode_file,
+    packet_columns,
     step_number,
 )
 from paceline.formats.ascend_csv import csv_rows, integer, nanoseconds
@@ -31,7 +33,8 @@ from paceline.storage.tree import Tree
 
 _TOTALS = ("Total Op Info", "total")
 _RANK_SET = re.compile(r"^\((\d+(?:, \d+)*),?\)$")
-_COMMUNICATION = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Operation]]]])
+_TIMED = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Timed]]]])
+_PACKED = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Packed]]]])
 _MATRIX = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Link]]]])
 
 
@@ -42,7 +45,7 @@ class ClusterAnalysis:
     def find(self, tree: Tree) -> Iterator[Part]:
         for directory, files in tree.directories.items():
             sections = tuple(
-                Section(name, frozenset(tables), (files[name],), partial(read, files[name].path))
+                Section(f"{name} {tables[0]}", frozenset(tables), (files[name],), partial(read, files[name].path))
                 for name, tables, read in _FILES
                 if name in files
             )
@@ -75,26 +78,38 @@ def _read_steps(path: Path, sink: Sink) -> None:
     sink.add("ranks", {"rank": ranks, "format": READER.name, "path": path.parent.name} if ranks else {})
 
 
-def _read_communication(path: Path, sink: Sink) -> None:
-    recorded: dict[int, list[Recorded]] = defaultdict(list)
+def _read_collectives(path: Path, sink: Sink) -> None:
     groups: dict[str, tuple[int, ...]] = {}
-    for members, steps in decode_file(_COMMUNICATION, path).items():
+    recorded: dict[int, list[Recorded[Timed]]] = defaultdict(list)
+    for members, rank, collective in _operations(decode_file(_TIMED, path), path):
+        recorded[rank].append(collective)
+        if collective.group and (ranks := _members(members)):
+            groups[collective.group] = ranks
+    for rank, collectives in recorded.items():
+        sink.add("collectives", {**collective_columns(collectives), "rank": rank})
+    _add_groups(groups, sink)
+
+
+def _read_packets(path: Path, sink: Sink) -> None:
+    recorded: dict[int, list[Recorded[Packed]]] = defaultdict(list)
+    for _, rank, collective in _operations(decode_file(_PACKED, path), path):
+        recorded[rank].append(collective)
+    for rank, collectives in recorded.items():
+        if columns := packet_columns(collectives):
+            sink.add("packets", {**columns, "rank": rank})
+
+
+def _operations(
+    merged: dict[str, dict[str, dict[str, dict[str, Op]]]], path: Path
+) -> Iterator[tuple[str, int, Recorded[Op]]]:
+    """(set of ranks, rank, operator) for everything but totals."""
+    for members, steps in merged.items():
         for step_name, operations in steps.items():
             step = step_number(step_name, path)
             for name, by_rank in operations.items():
-                if name.startswith(_TOTALS):
-                    continue
-                if ranks := _members(members):
-                    groups[name.partition("@")[2]] = ranks
-                for rank, operation in by_rank.items():
-                    recorded[int(rank)].append(Recorded(step, name, operation))
-    for rank, collectives in recorded.items():
-        packets: dict[str, Any] = defaultdict(list)
-        for collective in collectives:
-            append_packets(packets, collective)
-        sink.add("collectives", {**collective_columns(collectives), "rank": rank})
-        sink.add("packets", {**packets, "rank": rank} if packets else {})
-    _add_groups(groups, sink)
+                if not name.startswith(_TOTALS):
+                    for rank, operation in by_rank.items():
+                        yield members, int(rank), Recorded(step, name, operation)
 
 
 def _read_matrix(path: Path, sink: Sink) -> None:
@@ -126,6 +141,7 @@ def _add_groups(groups: dict[str, tuple[int, ...]], sink: Sink) -> None:
 
 _FILES = (
     ("cluster_step_trace_time.csv", ("steps", "ranks"), _read_steps),
-    ("cluster_communication.json", ("collectives", "packets", "groups"), _read_communication),
+    ("cluster_communication.json", ("collectives", "groups"), _read_collectives),
+    ("cluster_communication.json", ("packets",), _read_packets),
     ("cluster_communication_matrix.json", ("transfers",), _read_matrix),
 )

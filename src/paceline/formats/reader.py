@@ -63,6 +63,8 @@ class Section:
     tables: frozenset[str]
     files: tuple[File, ...]
     read: Callable[[Sink], None]
+    parsed: float = 1.0
+    """Share of the bytes that is parsed; far less than 1 where a large file is only searched."""
 
 
 @dataclass(frozen=True)

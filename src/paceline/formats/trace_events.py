@@ -91,10 +91,16 @@ class _Times:
     to_ns: str
 
 
+_LENGTH = "TRY_CAST(round(dur * 1000) AS BIGINT)"
+"""Durations fit a double to the nanosecond."""
 _NUMBERS = _Times("DOUBLE", "TRY_CAST(trunc({0}) AS BIGINT) * 1000 + TRY_CAST(round({0} % 1 * 1000) AS BIGINT)")
 """Twice as fast as text. Multiplied as a whole, microseconds since 1970 would lose another 128 ns."""
-_TEXT = _Times("VARCHAR", "TRY_CAST(TRY_CAST({0} AS DECIMAL(30, 3)) * 1000 AS BIGINT)")
-"""Exact to the nanosecond where the file has strings, as Ascend's do."""
+_TEXT = _Times(
+    "VARCHAR",
+    "if({0}[-4] = '.', TRY_CAST(replace({0}, '.', '') AS BIGINT),"
+    " TRY_CAST(TRY_CAST({0} AS DECIMAL(30, 3)) * 1000 AS BIGINT))",
+)
+"""Exact to the nanosecond where the file has strings, as Ascend's do; these have three decimals, mostly."""
 
 
 def _load(
@@ -107,10 +113,10 @@ def _load(
     connection.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE "{table}" AS
-        SELECT ph, name, pid, tid, cat, id, {times.to_ns.format("ts")} AS ts, {times.to_ns.format("dur")} AS dur{picked}
+        SELECT ph, name, pid, tid, cat, id, {times.to_ns.format("ts")} AS ts, {_LENGTH} AS dur{picked}
         FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_MAX_EVENT}, columns = {{
             ph: 'VARCHAR', name: 'VARCHAR', pid: 'VARCHAR', tid: 'VARCHAR', cat: 'VARCHAR', id: 'VARCHAR',
-            ts: '{times.type}', dur: '{times.type}'{struct}}})
+            ts: '{times.type}', dur: 'DOUBLE'{struct}}})
         """,
         [str(array)],
     )

@@ -189,7 +189,7 @@ def new_batch(tree: Tree, scratch: Path, *, threads: int | None = None) -> Batch
         connection.execute(f"SET threads = {threads}")
     connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
     connection.execute(f"SET temp_directory = '{_literal(scratch)}'")
-    connection.execute("SET preserve_insertion_order = true")
+    connection.execute("SET preserve_insertion_order = false")
     return Batch(tree.root, connection)
 
 
@@ -243,12 +243,17 @@ def _column(chunk: Chunk, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
     if name in chunk:
         return chunk[name]
     length = len(chunk["_unit"])
-    return np.full(length, None) if kind == object else np.ma.masked_all(length, dtype=kind)
+    if kind.hasobject:
+        return np.full(length, None)
+    return np.ma.masked_array(np.zeros(length, dtype=kind), mask=True)
 
 
 def _concatenated(arrays: list[NDArray[Any]]) -> NDArray[Any]:
     masked = any(isinstance(array, np.ma.MaskedArray) for array in arrays)
-    return np.ma.concatenate(arrays) if masked else np.concatenate(arrays)
+    if not masked:
+        return np.concatenate(arrays)
+    mask = np.concatenate([np.ma.getmaskarray(array) for array in arrays])
+    return np.ma.masked_array(np.concatenate([np.ma.getdata(array) for array in arrays]), mask=mask)
 
 
 def _stored(table: str) -> str:

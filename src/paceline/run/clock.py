@@ -140,9 +140,9 @@ def _named_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
     rows = connection.execute(_NAMED_DIFFERENCES.format(dense=DENSE_NS)).fetchall()
     for anchor, rank, differences, steady in rows:
         values = np.array(differences, dtype=np.int64)
-        if np.median(np.abs(values - np.median(values))) > MAX_SPREAD_NS:
-            continue
         sure = np.array(steady, dtype=np.bool_)
+        if not sure.any() and np.median(np.abs(values - np.median(values))) > MAX_SPREAD_NS:
+            continue
         centre, near = _densest(np.sort(values[sure] if sure.any() else values))
         edges.append(Edge(anchor, rank, centre, near if sure.any() else 0))
     return edges

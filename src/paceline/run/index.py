@@ -41,7 +41,8 @@ class Job:
 
     @property
     def size(self) -> int:
-        return sum(file.size for file in self.section.files)
+        """Bytes to be parsed."""
+        return round(sum(file.size for file in self.section.files) * self.section.parsed)
 
 
 @dataclass(frozen=True)
@@ -127,12 +128,12 @@ def _batches(jobs: list[Job]) -> Iterator[list[Job]]:
 def _run(batches: list[list[Job]], tree: Tree, data: Path, *, workers: int) -> Iterable[Outcome]:
     root = Tree(tree.root, ())
     if workers == 1 or len(batches) == 1:
-        yield from (read_batch(batch, root, data, threads=None) for batch in batches)
+        yield from (read_batch(batch, root, data) for batch in batches)
         return
     # Spawned, because forking a process that has run DuckDB threads can deadlock.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        futures = [pool.submit(read_batch, batch, root, data, threads=1) for batch in batches]
+        futures = [pool.submit(read_batch, batch, root, data) for batch in batches]
         try:
             for future in futures:
                 yield future.result()
@@ -150,11 +151,14 @@ def _useful(workers: int, total: int) -> int:
     return workers if total > POOL_BYTES else 1
 
 
-def read_batch(batch: list[Job], tree: Tree, data: Path, *, threads: int | None) -> Outcome:
-    """Read the sections of one batch into Parquet files of their own."""
+def read_batch(batch: list[Job], tree: Tree, data: Path) -> Outcome:
+    """Read the sections of one batch into Parquet files of their own.
+
+    DuckDB's threads only help with one large file; with many small ones they cost more than they save.
+    """
     units = {}
     with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
-        sink = new_batch(tree, Path(scratch), threads=threads)
+        sink = new_batch(tree, Path(scratch), threads=None if len(batch) == 1 else 1)
         for job in batch:
             sink.begin(unit=job.number, rank=job.rank, wanted=job.tables)
             try:

@@ -19,6 +19,7 @@ from paceline.run.batch import MEMORY_LIMIT, Warning
 from paceline.run.checks import check_run
 from paceline.run.choice import choose
 from paceline.run.clock import clock_offsets
+from paceline.run.groups import infer_groups
 from paceline.run.index import Progress, fill
 from paceline.run.store import Store, store_directory
 from paceline.storage.tree import walk
@@ -123,8 +124,9 @@ class Run:
             columns = ", ".join(f'NULL::{column.type} AS "{column.name}"' for column in table.columns)
             self.connection.execute(f"CREATE OR REPLACE VIEW raw.{name} AS {stored or f'SELECT {columns} WHERE false'}")
         self._fill_notes()
-        self.connection.execute(f"CREATE OR REPLACE TABLE members AS {views.MEMBERS}")
         self._fill_clock()
+        self._fill_inferred()
+        self.connection.execute(f"CREATE OR REPLACE TABLE members AS {views.MEMBERS}")
         for name in TABLE_NAMES:
             self.connection.execute(f"CREATE OR REPLACE VIEW {name} AS {views.public(name)}")
 
@@ -149,6 +151,10 @@ class Run:
         finally:
             self.connection.execute("SET search_path = 'main'")
         self._insert("clock", list(offsets.items()))
+
+    def _fill_inferred(self) -> None:
+        self.connection.execute("CREATE OR REPLACE TABLE inferred (name VARCHAR, rank BIGINT, inferred_group VARCHAR)")
+        self._insert("inferred", infer_groups(self.connection))
 
     def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
         """As columns: DuckDB's executemany takes a millisecond a row."""

@@ -26,7 +26,13 @@ MEMBERS = """
         SELECT DISTINCT "group", 'other' AS kind, NULL::BIGINT AS index, rank FROM raw.collectives
         WHERE "group" IS NOT NULL AND "group" NOT IN (SELECT "group" FROM known)
     ),
-    every_group AS (FROM known UNION ALL FROM seen),
+    -- Members of an inferred group are numbered by rank, as communicators usually are.
+    worked_out AS (
+        SELECT inferred_group AS "group", 'other' AS kind,
+               row_number() OVER (PARTITION BY inferred_group ORDER BY rank) - 1 AS index, rank
+        FROM (SELECT DISTINCT inferred_group, rank FROM inferred)
+    ),
+    every_group AS (FROM known UNION ALL FROM seen UNION ALL FROM worked_out),
     sizes AS (SELECT "group", count(*) AS size FROM every_group GROUP BY "group"),
     cluster AS (SELECT count(DISTINCT rank) AS size FROM every_group)
     SELECT "group",
@@ -71,7 +77,10 @@ TRANSFERS = """
            CASE WHEN translated THEN receiver.rank ELSE dst END AS dst,
            CASE WHEN translated THEN 'global' ELSE scope END AS scope,
            transport, bytes, duration, wait
-    FROM raw.transfers AS transfer
+    FROM (
+        SELECT stored.* REPLACE (coalesce("group", inferred_group) AS "group")
+        FROM raw.transfers AS stored LEFT JOIN inferred USING (name, rank)
+    ) AS transfer
     LEFT JOIN members AS sender ON transfer."group" = sender."group" AND transfer.src = sender.index
     LEFT JOIN members AS receiver ON transfer."group" = receiver."group" AND transfer.dst = receiver.index,
     LATERAL (SELECT scope = 'group' AND sender.rank IS NOT NULL AND receiver.rank IS NOT NULL AS translated)
@@ -89,8 +98,10 @@ LINKS = """
 _CLOCKED = {"steps": ("start", "end"), "kernels": ("start",), "collectives": ("start",), "events": ("start",),
             "counters": ("time",), "memory": ("time",)}  # fmt: skip
 
+_GROUPED = ("collectives", "packets")
+
 DEPENDS: dict[str, frozenset[str]] = {
-    name: frozenset({name} | ({"collectives"} if name in _CLOCKED else set())) for name in TABLES
+    name: frozenset({name} | ({"collectives"} if name in (*_CLOCKED, *_GROUPED) else set())) for name in TABLES
 } | {
     "ranks": frozenset({"ranks", "groups", "transfers", "collectives"}),
     "groups": frozenset({"ranks", "groups", "transfers", "collectives"}),
@@ -112,6 +123,9 @@ def public(name: str) -> str:
         return LINKS
     columns = ", ".join(_on_cluster_clock(name, column) for column in TABLES[name].column_names)
     joined = " LEFT JOIN clock USING (rank)" if name in _CLOCKED else ""
+    if name in _GROUPED:
+        columns = columns.replace('stored."group"', 'coalesce(stored."group", inferred_group) AS "group"')
+        joined += " LEFT JOIN inferred USING (name, rank)"
     return f"SELECT {columns} FROM raw.{name} AS stored{joined}"
 
 
@@ -119,4 +133,4 @@ def _on_cluster_clock(table: str, column: str) -> str:
     quoted = f'"{column}"'
     if column in _CLOCKED.get(table, ()):
         return f"{quoted} - coalesce(clock_offset, 0) AS {quoted}"
-    return f"rank AS {quoted}" if column == "rank" else f"stored.{quoted}"
+    return quoted if column in ("rank", "name") else f"stored.{quoted}"
