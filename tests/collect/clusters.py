@@ -15,7 +15,9 @@ from paceline.tables import TABLES
 
 def simulated(out: Path, layout: str, *, hosts: int = 2, devices: int = 2, steps: int = 2) -> Path:
     world = hosts * devices
-    spec = ClusterSpec(hosts=hosts, devices=devices, dp=world, tp=1, pp=1, steps=steps, layers=2, micro_batches=1, seed=3)
+    spec = ClusterSpec(
+        hosts=hosts, devices=devices, dp=world, tp=1, pp=1, steps=steps, layers=2, micro_batches=1, seed=3
+    )
     simulate(out, spec, ["slow-rank:1:1.4"], layout)
     return out
 
@@ -45,6 +47,8 @@ def add_raw_data(root: Path, size: int) -> None:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(chance.randbytes(size // len(names)))
+    # Every real PROF directory says which device it is; that small file is read.
+    (root / "PROF_000001_20260101000000000_ABC/device_0/info.json.0").write_text('{"devices": "0", "rank_id": 0}')
 
 
 def tables_of(source: object, store: Path) -> dict[str, list[tuple[Any, ...]]]:

@@ -157,3 +157,47 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
         do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = forward
 
     return Handler
+
+
+class Throat:
+    """A TCP line to a server that lets `most` bytes of answers through and then stands still."""
+
+    def __init__(self, address: str, port: int, most: int) -> None:
+        self._upstream, self._left = (address, port), most
+        self.held = threading.Event()
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._listener = socket.create_server((address, 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._over.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(self._upstream)
+            for pair in ((client, server, False), (server, client, True)):
+                threading.Thread(target=self._pump, args=pair, daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
+        with source, target:
+            try:
+                while data := source.recv(65536):
+                    if answers and not self._allow(len(data)):
+                        self.held.set()
+                        self._over.wait(120)
+                        return
+                    target.sendall(data)
+            except OSError:
+                return
+
+    def _allow(self, size: int) -> bool:
+        with self._lock:
+            self._left -= size
+            return self._left >= 0

@@ -108,6 +108,9 @@ class SshHost:
             _keygen(self.directory / name)
         self.files = self.directory / "files"
         self.files.mkdir()
+        # Where every host sees its own files, as hosts of a cluster do: each sshd has its own mounts.
+        self.summary = self.directory.parent / "summary"
+        self.summary.mkdir(exist_ok=True)
 
     def start(self, *, keys: Path) -> None:
         Path("/run/sshd").mkdir(exist_ok=True)
@@ -119,7 +122,8 @@ class SshHost:
             "MaxStartups 100\nMaxSessions 100\nLogLevel ERROR\n"
         )
         with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stdout=log, stderr=log)
+            own_mounts = f"mount --bind {self.files} {self.summary} && exec {SSHD} -D -e -f {config}"
+            self.process = subprocess.Popen(["unshare", "-m", "sh", "-c", own_mounts], stdout=log, stderr=log)
         until = time.monotonic() + 20
         while time.monotonic() < until:
             with socket.socket() as probe:
@@ -138,8 +142,11 @@ class SshHost:
 
     @property
     def known(self) -> str:
+        return self.known_at(self.port)
+
+    def known_at(self, port: int) -> str:
         public = (self.directory / "host.pub").read_text().split()
-        return f"[{self.address}]:{self.port} {public[0]} {public[1]}\n"
+        return f"[{self.address}]:{port} {public[0]} {public[1]}\n"
 
     def url(self, path: Path | str) -> str:
         return f"ssh://root@{self.address}:{self.port}{path}"

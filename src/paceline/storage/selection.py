@@ -23,7 +23,6 @@ _RAW_DIRECTORY = re.compile(
     r"""(?:^|/)(?:
         PROF_[^/]*/(?:device_\d+|host)/(?:data|sqlite)   # counters as the device wrote them, and their databases
       | PROF_[^/]*/host/(?!info\.json)                   # host-side raw data
-      | FRAMEWORK/(?!cpu_)                               # torch_npu's raw operator records; MindSpore's cpu_* are read
       | (?:logs|msprof_tmp|kernel_meta|__pycache__)
     )/?""",
     re.VERBOSE,

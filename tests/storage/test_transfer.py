@@ -1,0 +1,208 @@
+"""Rules of transfers that need no server: markers last, unfinished files skipped, nothing removed unasked."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from paceline.errors import UsageError
+from paceline.storage.file import FileStore
+from paceline.storage.plan import is_safe
+from paceline.storage.report import Failure, Report, TransferError
+from paceline.storage.retry import Backoff, Gate, Retry, Stopped
+from paceline.storage.secret import Secret, redact
+from paceline.storage.store import Data, Item, StorageError, ThrottledError, TransientError
+from paceline.storage.transfer import Options, Prune, transfer, transfer_between
+from storage.trees import QUICK, content, write_tree
+
+
+class Watched(FileStore):
+    """A directory that remembers the order of writes, and refuses some."""
+
+    def __init__(self, root: Path, refuse: str = "") -> None:
+        super().__init__(root)
+        self.order: list[str] = []
+        self.refuse = refuse
+        self._mutex = threading.Lock()
+
+    def write(self, key: str, data: Data, md5: str) -> Item:
+        if self.refuse and key.endswith(self.refuse):
+            raise StorageError(f"{key}: refused")
+        with self._mutex:
+            self.order.append(key)
+        return super().write(key, data, md5)
+
+
+def checkpoints(root: Path) -> Path:
+    for name in ("rank_0/net-1_1.ckpt", "rank_0/meta.json", "rank_1/net-1_1.ckpt", "rank_1/meta.json",
+                 "latest_checkpointed_iteration.txt", "rank_1/net-2_1.ckpt.tmp"):  # fmt: skip
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    return root
+
+
+def test_commit_markers_go_last_the_outermost_at_the_very_end(tmp_path: Path) -> None:
+    target = Watched(tmp_path / "to")
+    report = transfer_between(FileStore(checkpoints(tmp_path / "from")), target, QUICK)
+    assert report.failures == [] and report.unfinished == ["rank_1/net-2_1.ckpt.tmp"]
+    assert set(target.order[:2]) == {"rank_0/net-1_1.ckpt", "rank_1/net-1_1.ckpt"}
+    assert set(target.order[2:4]) == {"rank_0/meta.json", "rank_1/meta.json"}
+    assert target.order[4:] == ["latest_checkpointed_iteration.txt"]
+
+
+def test_a_marker_is_held_back_when_what_it_speaks_for_failed(tmp_path: Path) -> None:
+    target = Watched(tmp_path / "to", refuse="rank_1/net-1_1.ckpt")
+    report = transfer_between(FileStore(checkpoints(tmp_path / "from")), target, QUICK)
+    assert {failure.key for failure in report.failures} == {
+        "rank_1/net-1_1.ckpt", "rank_1/meta.json", "latest_checkpointed_iteration.txt"
+    }  # fmt: skip
+    assert "held back" in next(str(f) for f in report.failures if f.key == "rank_1/meta.json")
+    assert set(content(tmp_path / "to")) == {"rank_0/net-1_1.ckpt", "rank_0/meta.json"}
+
+
+def test_a_marker_rewritten_meanwhile_waits_for_the_files_it_now_names(tmp_path: Path) -> None:
+    source = checkpoints(tmp_path / "from")
+
+    class Training(Watched):
+        def write(self, key: str, data: Data, md5: str) -> Item:
+            if key == "rank_0/net-1_1.ckpt":  # a new checkpoint is saved while the old one goes up
+                (source / "rank_0/net-9_9.ckpt").write_text("new")
+                (source / "rank_0/meta.json").write_text("now names net-9_9")
+            return super().write(key, data, md5)
+
+    target = Training(tmp_path / "to")
+    assert transfer_between(FileStore(source), target, QUICK).failures == []
+    assert target.order.index("rank_0/net-9_9.ckpt") < target.order.index("rank_0/meta.json")
+    assert (tmp_path / "to/rank_0/meta.json").read_text() == "now names net-9_9"
+
+
+def test_local_targets_are_never_pruned(tmp_path: Path) -> None:
+    source = write_tree(tmp_path / "from")
+    write_tree(tmp_path / "to", small=1)
+    with pytest.raises(UsageError, match="removes nothing from this machine"):
+        transfer(source, tmp_path / "to", Options(prune=Prune.target, speed=QUICK.speed))
+    assert "many/0/0.bin" in content(tmp_path / "to")
+
+
+def test_a_target_inside_the_source_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="lies inside the source"):
+        transfer(write_tree(tmp_path / "a"), tmp_path / "a" / "b")
+
+
+def test_a_source_that_changed_after_verifying_is_not_pruned(tmp_path: Path) -> None:
+    source = write_tree(tmp_path / "from")
+
+    class Late(Watched):
+        def stat(self, key: str) -> Item | None:
+            (source / "-dash").write_text("written after it was copied")
+            return super().stat(key)
+
+    options = Options(prune=Prune.source, speed=QUICK.speed)
+    report = transfer_between(FileStore(source), Late(tmp_path / "to"), options)
+    assert [failure.key for failure in report.failures] == ["-dash"]
+    assert set(content(source)) == {"-dash"}
+
+
+def test_unreadable_directories_are_reported_not_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    source, real = write_tree(tmp_path / "from"), os.scandir
+
+    def scandir(path: object) -> object:
+        if str(path).endswith("deep"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    report = transfer_between(FileStore(source), FileStore(tmp_path / "to"), QUICK)
+    assert [failure.key for failure in report.failures] == ["deep/"] and report.moved > 0
+
+
+def test_two_transfers_of_the_same_take_turns(tmp_path: Path) -> None:
+    source = write_tree(tmp_path / "from", large=20, small=50)
+    reports: list[Report] = []
+
+    def run() -> None:
+        reports.append(transfer(source, tmp_path / "to", QUICK))
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [report.failures for report in reports] == [[], [], []]
+    assert sorted(report.moved for report in reports)[:2] == [0, 0]
+    assert content(tmp_path / "to") == content(source)
+
+
+def test_a_torn_journal_only_costs_time(tmp_path: Path) -> None:
+    source = write_tree(tmp_path / "from", large=20)
+    transfer(source, tmp_path / "to", QUICK)
+    journal = next((tmp_path / "cache" / "transfers").glob("*.jsonl"))
+    journal.write_bytes(journal.read_bytes()[:-7] + b'\n{"part": 5}\n[]\nnonsense')
+    (tmp_path / "to/large.bin").unlink()
+    report = transfer(source, tmp_path / "to", QUICK)
+    assert (report.failures, report.moved) == ([], 1) and content(tmp_path / "to") == content(source)
+
+
+# -- back-off --------------------------------------------------------------------------------------------------------
+
+
+def test_waits_grow_with_jitter_up_to_a_ceiling() -> None:
+    random.seed(1)
+    backoff = Backoff(first=0.5, most=8)
+    for attempt in range(10):
+        waits = [backoff.wait(attempt, False) for _ in range(200)]
+        ceiling = min(8, 0.5 * 2**attempt)
+        assert 0 <= min(waits) < 0.2 * ceiling and 0.8 * ceiling < max(waits) <= ceiling
+    assert min(backoff.wait(0, True) for _ in range(200)) >= 0.5  # throttled: never at once
+
+
+def test_throttling_halves_what_is_asked_at_a_time_and_recovers() -> None:
+    gate = Gate(16)
+    for _ in range(3):
+        gate.throttled()
+    assert gate._limit == 2
+    for _ in range(200):
+        gate.calmed()
+    assert gate._limit == 16
+
+
+def test_giving_up_and_being_stopped() -> None:
+    calls = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise ThrottledError("busy")
+
+    with pytest.raises(TransientError):
+        Retry(Backoff(first=0.001, most=0.002, patience=0.05), Gate(1), threading.Event())(fail)
+    assert len(calls) > 2
+    stopped = threading.Event()
+    stopped.set()
+    with pytest.raises(Stopped):
+        Retry(Backoff(), Gate(1), stopped)(fail)
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_secrets_do_not_print_pickle_or_pass_into_errors() -> None:
+    import pickle
+
+    secret = Secret("s3cr3t/with+signs")
+    assert "s3cr3t" not in f"{secret} {secret!r} {[secret]}"
+    with pytest.raises(TypeError):
+        pickle.dumps(secret)
+    assert "s3cr3t" not in redact("key s3cr3t/with+signs, s3cr3t%2Fwith%2Bsigns")
+    assert "s3cr3t" not in str(StorageError("server said s3cr3t/with+signs"))
+    report = Report("a", "b", failures=[Failure("k", "s3cr3t/with+signs")])
+    assert "s3cr3t" not in str(TransferError(report))
+
+
+@pytest.mark.parametrize("key", ["..", "../x", "a/../b", "/x", "a//b", "", "a/./b", "a\0b", "a/"])
+def test_unsafe_names(key: str) -> None:
+    assert not is_safe(key)
