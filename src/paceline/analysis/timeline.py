@@ -59,6 +59,8 @@ class Timeline:
     known: NDArray[np.bool_]
     """ranks × steps: whether the rank recorded the step."""
 
+    place: Ints
+    """Place in the program: equal on ranks and steps that run the same program."""
     own: Floats
     """Own time of the rank when it reached each event, ns since its first step began: work, never waiting."""
 
@@ -192,7 +194,7 @@ class _Lines:
         return Timeline(
             events=self.events, steps=self.bounds.steps, step=self.step, is_end=self.is_end, beside=self.beside,
             overlap=self.overlap, anchor=self.anchor, work=self.work, after=self.after, lag=self.lag, begin=self.begin,
-            known=~np.isnan(self.bounds.end), own=self.own,
+            known=~np.isnan(self.bounds.end), place=self._place_codes(), own=self.own,
         )  # fmt: skip
 
     def _by_rank(self) -> Iterator[tuple[int, Ints]]:
@@ -342,6 +344,10 @@ class _Lines:
             seen[rank, step, op, size] = place + 1
             places.append((op, size, place))
         return places
+
+    def _place_codes(self) -> Ints:
+        codes: dict[tuple[int, ...], int] = {}
+        return np.array([codes.setdefault(key, len(codes)) for key in self._program_places()], dtype=np.int64)
 
     def _sum_own(self) -> None:
         """own(i) = own(anchor) + overlap(anchor) + work(i); anchors come before their followers in row order."""

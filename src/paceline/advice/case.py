@@ -1,0 +1,100 @@
+"""The case: everything the rules look at, worked out once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.advice.finding import Gain
+from paceline.analysis.peers import Excess, excess_over_peers, peer_classes
+from paceline.analysis.replay import Costs, Replay
+from paceline.analysis.timeline import Timeline, read_timeline
+from paceline.run.run import Run
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Place:
+    rank: int
+    host: str | None
+    device: int | None
+    stage: int
+
+
+class Case:
+    """A run under examination. Arrays are ranks × steps; `places[i]` says which rank row i is."""
+
+    def __init__(self, run: Run, steps: tuple[int, ...] | None = None) -> None:
+        self.run = run
+        self.chosen = steps
+        run.load(["ranks", "groups", "steps", "collectives", "links"])
+
+    @cached_property
+    def line(self) -> Timeline:
+        return read_timeline(self.run, self.chosen)
+
+    @cached_property
+    def replay(self) -> Replay:
+        return Replay(self.line)
+
+    @cached_property
+    def places(self) -> list[Place]:
+        known = {
+            rank: Place(rank, host, device, -1 if stage is None else stage)
+            for rank, host, device, stage in self.rows("SELECT rank, host, device, stage FROM ranks")
+        }
+        return [known.get(rank, Place(rank, None, None, -1)) for rank in self.line.events.ranks.tolist()]
+
+    @cached_property
+    def stages(self) -> NDArray[np.int64]:
+        return np.array([place.stage for place in self.places], dtype=np.int64)
+
+    @cached_property
+    def own(self) -> Floats:
+        """Own time, ns: what a rank spends on itself, waiting left out."""
+        return self.line.own_time()
+
+    @cached_property
+    def classes(self) -> tuple[tuple[int, ...], ...]:
+        return peer_classes(self.line, self.stages)
+
+    @cached_property
+    def excess(self) -> Excess:
+        return excess_over_peers(self.own, self.classes)
+
+    @cached_property
+    def step_ms(self) -> float:
+        return self.replay.measured.step_time / 1e6
+
+    def gain(self, costs: Costs) -> Gain:
+        """Replay with these costs; the ratio to the replay of the unchanged run is applied to the measured step."""
+        base = self.replay.base.step_time
+        ratio = min(1.0, self.replay.run(costs).step_time / base) if base else 1.0
+        return Gain(self.step_ms, self.step_ms * ratio)
+
+    def no_gain(self) -> Gain:
+        return Gain(self.step_ms, self.step_ms)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self.run.sql(query).fetchall()
+
+    def matrix(self, column: str) -> Floats:
+        """A column of `steps` as ranks × steps, nan where unknown."""
+        result = np.full(self.line.known.shape, np.nan)
+        places = {place.rank: i for i, place in enumerate(self.places)}
+        steps = {int(step): i for i, step in enumerate(self.line.steps.tolist())}
+        for rank, step, value in self.rows(f"SELECT rank, step, {column} FROM steps WHERE {column} IS NOT NULL"):
+            if rank in places and step in steps:
+                result[places[rank], steps[step]] = value
+        return result
+
+    def ranks_of(self, places: list[int]) -> tuple[int, ...]:
+        return tuple(self.places[place].rank for place in sorted(places))
+
+    def hosts_of(self, places: list[int]) -> tuple[str, ...]:
+        return tuple(sorted({host for place in places if (host := self.places[place].host)}))

@@ -1,0 +1,48 @@
+"""Diagnosis: ask every rule, rank what they find, and say what was examined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from paceline.advice.case import Case
+from paceline.advice.finding import Diagnosis, Finding, ranked
+from paceline.advice.rules import RULES
+from paceline.run.run import Run
+
+WORTH_SAYING = 0.3
+"""Per cent of gain below which a finding without a severity of its own is left out."""
+
+
+def diagnose(run: Run, *, steps: tuple[int, ...] | None = None) -> Diagnosis:
+    """Examine a run, or some of its steps."""
+    run.load(["ranks", "groups", "steps", "collectives", "links", "packets", "kernels", "counters", "ranks_memory",
+              "host_calls", "input_pipeline"])  # fmt: skip
+    case = Case(run, steps)
+    findings = [finding for rule in RULES for finding in rule(case)]
+    return Diagnosis(_about(case), ranked(_worth_saying(findings)), case.replay.residual)
+
+
+def _worth_saying(findings: list[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.gain.percent >= WORTH_SAYING or finding.at_least != "info"]
+
+
+def _about(case: Case) -> dict[str, Any]:
+    run = case.run
+    measured = case.replay.measured.step_times / 1e6
+    missing = [row[0] for row in case.rows("SELECT rank FROM ranks WHERE format IS NULL ORDER BY rank")]
+    return {
+        "source": str(run.source),
+        "formats": run.formats,
+        "ranks": len(case.places),
+        "hosts": len({place.host for place in case.places if place.host}),
+        "steps": case.line.steps.tolist(),
+        "step_ms": {
+            "median": round(float(np.median(measured)), 3) if len(measured) else None,
+            "min": round(float(np.min(measured)), 3) if len(measured) else None,
+            "max": round(float(np.max(measured)), 3) if len(measured) else None,
+        },
+        "missing_ranks": missing,
+        "warnings": [str(warning) for warning in run.warnings],
+    }

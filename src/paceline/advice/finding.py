@@ -1,0 +1,87 @@
+"""A finding and the public JSON of a diagnosis, schema "paceline.diagnosis/1"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA = "paceline.diagnosis/1"
+SEVERITIES = ("high", "medium", "low", "info")
+
+
+@dataclass(frozen=True)
+class Link:
+    src: int
+    dst: int
+    transport: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Whom a finding is about; global ranks, names as recorded."""
+
+    ranks: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    operators: tuple[str, ...] = ()
+    stages: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Typical step time now and with the fault mended, from the replay."""
+
+    step_ms_now: float
+    step_ms_fixed: float
+
+    @property
+    def percent(self) -> float:
+        return 100 * (1 - self.step_ms_fixed / self.step_ms_now) if self.step_ms_now else 0.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    metric: str
+    value: float
+    peers: float | None
+    unit: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that slows the run. `who`, `amount` and `detail` fill the knowledge base's title."""
+
+    id: str
+    subject: Subject
+    gain: Gain
+    confidence: float
+    chronic: bool = True
+    amount: str = ""
+    detail: str = ""
+    evidence: tuple[Evidence, ...] = ()
+    at_least: str = "info"
+    """Severity that the gain alone cannot lower."""
+    at_most: str = "high"
+
+    @property
+    def severity(self) -> str:
+        """From the gain, within the bounds of the rule."""
+        percent = self.gain.percent
+        own = "high" if percent >= 8 else "medium" if percent >= 2 else "low" if percent >= 0.5 else "info"
+        ranked = min(SEVERITIES.index(own), SEVERITIES.index(self.at_least))
+        return SEVERITIES[max(ranked, SEVERITIES.index(self.at_most))]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Everything a report needs."""
+
+    run: dict[str, Any]
+    findings: tuple[Finding, ...] = field(default_factory=tuple)
+    residual: float = 0.0
+
+
+def ranked(findings: list[Finding]) -> tuple[Finding, ...]:
+    """By gain; what has none by severity, then by confidence."""
+    return tuple(sorted(findings, key=lambda f: (-round(f.gain.percent, 2), SEVERITIES.index(f.severity), -f.confidence)))

@@ -1,0 +1,168 @@
+"""Ranks that need more time for themselves than their peers: who, and why.
+
+The trigger is own time (never waiting) over many steps. Then the reason is looked for, from the most specific: a lower
+clock frequency, one slow operator, launch gaps or input, a whole host, else the card itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.advice.case import Case
+from paceline.advice.finding import Evidence, Finding, Subject
+from paceline.analysis.fixes import like_peers
+from paceline.analysis.peers import nan_median
+
+SLOWER_CLOCK = 0.97
+OPERATOR_SHARE = 0.7
+"""One operator explains a slow rank when it holds at least this share of the excess."""
+HOST_SHARE = 0.75
+
+
+@dataclass(frozen=True)
+class Culprit:
+    place: int
+    reason: str
+    detail: str = ""
+    operators: tuple[str, ...] = ()
+
+
+def slow_computing(case: Case) -> list[Finding]:
+    slow = case.excess.habitual()
+    if not slow:
+        return []
+    hosts = _whole_hosts(case, slow)
+    findings = [_host_finding(case, host, places) for host, places in hosts.items()]
+    covered = {place for places in hosts.values() for place in places}
+    alike: dict[tuple[str, str, tuple[str, ...]], list[Culprit]] = defaultdict(list)
+    for place in slow:
+        if place not in covered:
+            culprit = _explain(case, place)
+            alike[culprit.reason, culprit.detail, culprit.operators].append(culprit)
+    return findings + [_rank_finding(case, culprits) for culprits in alike.values()]
+
+
+def _whole_hosts(case: Case, slow: list[int]) -> dict[str, list[int]]:
+    """Hosts most of whose ranks are slow while most of the other hosts' are not."""
+    members: dict[str, list[int]] = defaultdict(list)
+    for place, where in enumerate(case.places):
+        if where.host:
+            members[where.host].append(place)
+    if len(members) < 2:
+        return {}
+    return {
+        host: [place for place in places if place in slow]
+        for host, places in members.items()
+        if len(places) > 1 and sum(place in slow for place in places) >= HOST_SHARE * len(places)
+    }
+
+
+def _explain(case: Case, place: int) -> Culprit:
+    frequency = _frequency(case, place)
+    if frequency:
+        return Culprit(place, "frequency-drop", frequency)
+    operators = _operators(case, place)
+    if operators:
+        return Culprit(place, "slow-operator", operators=operators)
+    kind = _outside_computing(case, place)
+    return Culprit(place, kind or "slow-rank")
+
+
+def _frequency(case: Case, place: int) -> str:
+    """AI Core frequency clearly below that of the peers: "1,440 MHz of 1,800"."""
+    rows = case.rows("SELECT rank, avg(value) FROM counters WHERE name = 'AI Core Freq' AND value > 0 GROUP BY rank")
+    readings = dict(rows)
+    mine = readings.get(case.places[place].rank)
+    others = [value for rank, value in rows if rank != case.places[place].rank]
+    if mine is None or not others or mine >= SLOWER_CLOCK * float(np.median(others)):
+        return ""
+    return f"{mine:,.0f}/{float(np.median(others)):,.0f} MHz"
+
+
+def _operators(case: Case, place: int) -> tuple[str, ...]:
+    """Operator types that hold most of the excess and are slower per execution than on the peers."""
+    peers = next(ranks for ranks in case.classes if place in ranks)
+    ranks = ", ".join(str(case.places[peer].rank) for peer in peers)
+    rows = case.rows(
+        f"""
+        WITH types AS (
+            SELECT rank, type, sum(duration) AS time, count(*) AS count FROM kernels
+            WHERE rank IN ({ranks}) AND type IS NOT NULL AND core IS DISTINCT FROM 'COMMUNICATION' GROUP BY rank, type
+        ),
+        usual AS (SELECT type, median(time) AS time, median(time / count) AS each FROM types GROUP BY type)
+        SELECT type, types.time - usual.time, (types.time / types.count) / usual.each FROM types JOIN usual USING (type)
+        WHERE rank = {case.places[place].rank}
+        """
+    )
+    total = sum(max(0.0, float(more)) for _, more, _ in rows)
+    slower = [(kind, float(more)) for kind, more, ratio in rows if float(ratio) > 1.05 and more > 0]
+    if not total or len(slower) > max(1, len(rows) // 4):
+        return ()
+    slower.sort(key=lambda entry: -entry[1])
+    return (slower[0][0],) if slower and slower[0][1] >= OPERATOR_SHARE * total else ()
+
+
+def _outside_computing(case: Case, place: int) -> str:
+    """host-bound or input-bound when the excess is not in computing."""
+    free, data = case.matrix("free"), case.matrix("coalesce(data_wait, preparing)")
+    peers = [peer for peer in next(ranks for ranks in case.classes if place in ranks) if peer != place]
+    if np.isnan(free[place]).all() or not peers:
+        return ""
+    more_own = nan_median(case.own)[place] - np.nanmedian(nan_median(case.own)[peers])
+    more_free = nan_median(free)[place] - np.nanmedian(nan_median(free)[peers])
+    if more_free < 0.6 * more_own:
+        return ""
+    more_data = nan_median(data)[place] - np.nanmedian(nan_median(data)[peers])
+    return "input-bound" if more_data >= 0.6 * more_own else "host-bound"
+
+
+def _rank_finding(case: Case, culprits: list[Culprit]) -> Finding:
+    places = [culprit.place for culprit in culprits]
+    reason = culprits[0].reason
+    usual = case.excess.usual[places]
+    amount, _, detail = culprits[0].detail.partition("/")
+    return Finding(
+        id=reason,
+        subject=Subject(ranks=case.ranks_of(places), hosts=case.hosts_of(places), operators=culprits[0].operators),
+        gain=case.gain(like_peers(case.replay, case.replay.costs, places, case.excess)),
+        confidence=_confidence(case, places),
+        amount=f"{amount} MHz" if reason == "frequency-drop" else f"{100 * float(usual.max()):.0f} %",
+        detail=detail,
+        evidence=_evidence(case, places),
+    )
+
+
+def _host_finding(case: Case, host: str, places: list[int]) -> Finding:
+    return Finding(
+        id="slow-host",
+        subject=Subject(ranks=case.ranks_of(places), hosts=(host,)),
+        gain=case.gain(like_peers(case.replay, case.replay.costs, places, case.excess)),
+        confidence=_confidence(case, places),
+        amount=f"{100 * float(np.median(case.excess.usual[places])):.0f} %",
+        evidence=_evidence(case, places),
+    )
+
+
+def _confidence(case: Case, places: list[int]) -> float:
+    """Share of steps in which all of them exceed half the threshold, times how far they stand out of the noise."""
+    over = case.excess.relative[places] > case.excess.threshold / 2
+    known = ~np.isnan(case.excess.relative[places])
+    share = float(over.sum() / max(1, known.sum()))
+    margin = float(np.min(case.excess.usual[places])) / max(case.excess.threshold, 1e-9)
+    return round(min(0.99, share * (1 - 0.5 ** (1 + margin))), 2)
+
+
+def _evidence(case: Case, places: list[int]) -> tuple[Evidence, ...]:
+    worst = max(places, key=lambda place: float(case.excess.usual[place]))
+    own = float(nan_median(case.own)[worst]) / 1e6
+    reference = float(nan_median(case.excess.reference)[worst]) / 1e6
+    events = case.line.events
+    shared = np.flatnonzero((events.rank == worst) & (events.members[events.instance] > 1))
+    last = float(np.mean(events.start[shared] >= events.last_start[events.instance[shared]])) if len(shared) else 0.0
+    return (
+        Evidence("own time a step", round(own, 3), round(reference, 3), "ms"),
+        Evidence("last to arrive", round(100 * last, 1), None, "% of its collectives"),
+    )

@@ -1,0 +1,178 @@
+"""Links slower than links of the same transport that carry the same kind of messages.
+
+Bandwidth is bytes / time summed over a step. A link is compared with links of its transport that carry the same
+operator in groups of the same size with about the same number of bytes: a link that only carries crumbs is slow by
+nature and is not compared with one that carries gigabytes. Where a format records no links, the transfer times of
+groups that run the same collective are compared instead.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.advice.case import Case
+from paceline.advice.finding import Evidence, Finding, Link, Subject
+from paceline.analysis.fixes import faster_transfers
+
+SLOW = 0.8
+"""A slow link reaches at most this share of its class."""
+FEW_BYTES = 1_000_000
+"""A step's traffic below this says nothing about bandwidth."""
+PERSISTENT = 0.6
+
+_LINKS = """
+    WITH sizes AS (SELECT "group", count(*) AS size FROM groups GROUP BY "group")
+    SELECT transfers.src, transfers.dst, transport, coalesce(name, ''), coalesce(size, 0), transfers."group", step,
+           sum(bytes), sum(duration)
+    FROM transfers LEFT JOIN sizes USING ("group")
+    WHERE src <> dst AND transport <> 'LOCAL' AND scope = 'global' AND duration > 0
+    GROUP BY ALL
+"""
+
+
+@dataclass
+class _Traffic:
+    """One link under one kind of message."""
+
+    group: str | None
+    bytes: float = 0.0
+    time: float = 0.0
+    rates: list[float] | None = None
+
+    @property
+    def rate(self) -> float:
+        return self.bytes / self.time if self.time else 0.0
+
+
+def slow_links(case: Case) -> list[Finding]:
+    classes = _classes(case)
+    if not classes:
+        return _slow_groups(case)
+    worst: dict[Link, tuple[float, _Traffic, float]] = {}
+    for traffic in classes.values():
+        for link, reference, mine in _outliers(traffic):
+            ratio = mine.rate / reference
+            if link not in worst or ratio < worst[link][0]:
+                worst[link] = (ratio, mine, reference)
+    return [_finding(case, link, mine, reference) for link, (_, mine, reference) in worst.items()]
+
+
+def _classes(case: Case) -> dict[tuple[str, str, int], dict[Link, _Traffic]]:
+    """(transport, operator, group size) → link → traffic."""
+    classes: dict[tuple[str, str, int], dict[Link, _Traffic]] = defaultdict(dict)
+    for src, dst, transport, name, size, group, _, moved, time in case.rows(_LINKS):
+        kind = name if name.endswith("-total") else name.partition("_")[0] + str(round(np.log2(max(1, moved))))
+        traffic = classes[transport, kind, size].setdefault(Link(src, dst, transport), _Traffic(group, rates=[]))
+        traffic.bytes += float(moved)
+        traffic.time += float(time)
+        if traffic.rates is not None:
+            traffic.rates.append(float(moved) / float(time))
+    return classes
+
+
+def _outliers(links: dict[Link, _Traffic]) -> list[tuple[Link, float, _Traffic]]:
+    usual = float(np.median([traffic.bytes for traffic in links.values()]))
+    alike = {link: t for link, t in links.items() if usual / 4 <= t.bytes <= usual * 4 and t.bytes >= FEW_BYTES}
+    if len(alike) < 3:
+        return []
+    rates = np.array([traffic.rate for traffic in alike.values()])
+    # The fast half is the class: a fault makes links slower, never faster.
+    fast = np.sort(rates)[len(rates) // 2 :]
+    reference = float(np.median(fast))
+    noise = 1.4826 * float(np.median(np.abs(fast - reference))) / reference
+    limit = min(SLOW, 1 - 6 * noise)
+    found = []
+    for link, traffic in alike.items():
+        persistent = np.mean([rate < limit * reference for rate in traffic.rates or []])
+        if traffic.rate < limit * reference and persistent >= PERSISTENT:
+            found.append((link, reference, traffic))
+    # When a large part of a class is slow, the class is mixed, not broken.
+    return found if len(found) <= max(1, len(alike) // 3) else []
+
+
+def _finding(case: Case, link: Link, traffic: _Traffic, reference: float) -> Finding:
+    events = case.line.events
+    ends = {case.places[i].rank: i for i in range(len(case.places))}
+    members = np.isin(events.rank, [ends.get(link.src, -1), ends.get(link.dst, -1)])
+    rows = np.flatnonzero(members & (events.tie == traffic.group))
+    both = np.unique(events.instance[rows])
+    hosts = case.hosts_of([ends[rank] for rank in (link.src, link.dst) if rank in ends])
+    fixed = faster_transfers(case.replay.costs, both, traffic.rate / reference)
+    return Finding(
+        id="slow-link",
+        subject=Subject(ranks=(link.src, link.dst), links=(link,), hosts=hosts),
+        gain=case.gain(fixed),
+        confidence=round(min(0.99, 0.6 + 0.4 * (1 - traffic.rate / reference)), 2),
+        amount=f"{traffic.rate:.1f} GB/s",
+        detail=f"{reference:.1f} GB/s",
+        evidence=(
+            Evidence("bandwidth", round(traffic.rate, 2), round(reference, 2), "GB/s"),
+            Evidence("moved", round(traffic.bytes / 1e6, 1), None, "MB"),
+        ),
+        at_least="low",
+    )
+
+
+def _slow_groups(case: Case) -> list[Finding]:
+    """Without recorded links: groups whose transfers take longer than other groups' of the same collective."""
+    events = case.line.events
+    shared = np.flatnonzero(events.members > 1)
+    if not len(shared):
+        return []
+    first = np.full(events.instances, -1, dtype=np.int64)
+    first[events.instance[::-1]] = np.arange(len(events.rank))[::-1]
+    kinds: dict[tuple[str, int, int], dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
+    members = _members(case)
+    for instance in shared.tolist():
+        row = int(first[instance])
+        size = int(events.bytes[row])
+        if size < FEW_BYTES or case.line.is_end[row]:
+            continue
+        op = "p2p" if events.op[row] in ("send", "receive") else str(events.op[row])
+        ranks = members[instance]
+        span = len(case.hosts_of(list(ranks)))
+        kinds[op, len(ranks), round(np.log2(size) * 4) * 10 + min(span, 2)][ranks].append(instance)
+    return [finding for groups in kinds.values() for finding in _slow_of_kind(case, groups)]
+
+
+def _members(case: Case) -> list[tuple[int, ...]]:
+    events = case.line.events
+    order = np.argsort(events.instance, kind="stable")
+    splits = np.flatnonzero(np.diff(events.instance[order])) + 1
+    return [tuple(sorted(part.tolist())) for part in np.split(events.rank[order], splits)]
+
+
+def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[Finding]:
+    if len(groups) < 3:
+        return []
+    transfer = case.line.events.transfer
+    typical = {ranks: float(np.median(transfer[instances])) for ranks, instances in groups.items()}
+    fast = np.sort(np.array(list(typical.values())))[: (len(typical) + 1) // 2]
+    reference = float(np.median(fast))
+    noise = 1.4826 * float(np.median(np.abs(fast - reference))) / reference if reference else 0.0
+    slow = [ranks for ranks, time in typical.items() if reference and time > reference * max(1.25, 1 + 6 * noise)]
+    if not slow or len(slow) > max(1, len(groups) // 3):
+        return []
+    findings = []
+    for ranks in slow:
+        instances = np.array(groups[ranks], dtype=np.int64)
+        named = case.ranks_of(list(ranks))
+        ring = list(zip(named, (*named[1:], named[0]), strict=True))[: 1 if len(named) == 2 else None]
+        hosts = {place.rank: place.host for place in case.places}
+        crossing = [(a, b) for a, b in ring if hosts.get(a) != hosts.get(b)] or ring
+        findings.append(
+            Finding(
+                id="slow-link",
+                subject=Subject(ranks=named, links=tuple(Link(a, b, "") for a, b in crossing), hosts=case.hosts_of(list(ranks))),
+                gain=case.gain(faster_transfers(case.replay.costs, instances, reference / typical[ranks])),
+                confidence=0.8,
+                amount=f"{typical[ranks] / 1e6:.2f} ms",
+                detail=f"{reference / 1e6:.2f} ms",
+                evidence=(Evidence("transfer", round(typical[ranks] / 1e6, 3), round(reference / 1e6, 3), "ms"),),
+                at_least="low",
+            )
+        )
+    return findings

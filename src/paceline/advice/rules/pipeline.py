@@ -1,0 +1,130 @@
+"""Pipeline stages: uneven work, and too few micro-batches to fill them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from paceline.advice.case import Case
+from paceline.advice.finding import Evidence, Finding, Subject
+from paceline.analysis.fixes import balanced, scale_own
+from paceline.analysis.peers import nan_median
+
+UNEVEN = 1.06
+"""The slowest stage needs this much more than the mean stage."""
+BUBBLE = 0.2
+"""Idle share of an even pipeline, (p - 1) / (m + p - 1), that is worth changing."""
+
+
+def stage_imbalance(case: Case) -> list[Finding]:
+    stages = _stages(case)
+    if len(stages) < 2:
+        return []
+    # The fast half of each stage speaks for it, so that one slow rank does not look like a slow stage.
+    own = nan_median(case.own)
+    typical = {stage: float(np.nanmedian(np.sort(own[list(ranks)])[: (len(ranks) + 1) // 2])) for stage, ranks in stages.items()}
+    mean = float(np.mean(list(typical.values())))
+    worst = max(typical, key=lambda stage: typical[stage])
+    if typical[worst] < UNEVEN * mean:
+        return []
+    ranks = stages[worst]
+    host = _same_program_other_host(case, stages, worst)
+    if host:
+        return [_slow_host(case, host, ranks, typical, worst)]
+    return [
+        Finding(
+            id="stage-imbalance",
+            subject=Subject(ranks=case.ranks_of(list(ranks)), stages=(worst,)),
+            gain=case.gain(balanced(case.replay, case.replay.costs, list(stages.values()))),
+            confidence=0.95 if typical[worst] > 1.15 * mean else 0.85,
+            amount=f"{100 * (typical[worst] / mean - 1):.0f} %",
+            evidence=tuple(Evidence(f"own time of stage {s}", round(t / 1e6, 3), round(mean / 1e6, 3), "ms")
+                           for s, t in sorted(typical.items())),
+        )
+    ]  # fmt: skip
+
+
+def pipeline_bubble(case: Case) -> list[Finding]:
+    stages = _stages(case)
+    if len(stages) < 2:
+        return []
+    events, line = case.line.events, case.line
+    received = np.flatnonzero(np.isin(events.op.astype(str), ("receive", "send_receive")) & ~line.is_end)
+    if not len(received):
+        return []
+    per_step = np.bincount(events.rank[received], minlength=len(case.places)) / np.maximum(1, line.known.sum(axis=1))
+    micro_batches = float(np.median(per_step[per_step > 0]))
+    if 0 < len(stages) - 2:  # inner stages receive forward and backward
+        inner = [place for place in range(len(case.places)) if 0 < case.stages[place] < len(stages) - 1]
+        micro_batches = float(np.median(per_step[inner])) / 2 if inner else micro_batches
+    bubble = (len(stages) - 1) / (micro_batches + len(stages) - 1)
+    if bubble < BUBBLE:
+        return []
+    better = (len(stages) - 1) / (4 * micro_batches + len(stages) - 1)
+    now = case.step_ms
+    gain = case.gain(scale_own(case.replay, case.replay.costs, np.ones(line.known.shape)))
+    fixed = now * (1 - bubble) / (1 - better)
+    return [
+        Finding(
+            id="pipeline-bubble",
+            subject=Subject(stages=tuple(sorted(stages))),
+            gain=type(gain)(now, fixed),
+            confidence=0.9,
+            amount=f"{100 * bubble:.0f} %",
+            detail=f"{micro_batches:.0f}",
+            evidence=(
+                Evidence("micro-batches a step", round(micro_batches, 1), None, ""),
+                Evidence("idle share of an even pipeline", round(100 * bubble, 1), None, "%"),
+            ),
+        )
+    ]
+
+
+def _stages(case: Case) -> dict[int, tuple[int, ...]]:
+    return {
+        int(stage): tuple(int(place) for place in np.flatnonzero(case.stages == stage))
+        for stage in np.unique(case.stages)
+        if stage >= 0
+    }
+
+
+def _same_program_other_host(case: Case, stages: dict[int, tuple[int, ...]], worst: int) -> str | None:
+    """The host of a slow stage that runs the same program as another one: then the host is slow, not the split."""
+    hosts = case.hosts_of(list(stages[worst]))
+    if len(hosts) != 1:
+        return None
+    others = [ranks for stage, ranks in stages.items() if stage != worst]
+    if any(hosts[0] in case.hosts_of(list(ranks)) for ranks in others):
+        return None
+    mine = _kernel_speed(case, stages[worst])
+    theirs = [speed for ranks in others if (speed := _kernel_speed(case, ranks))]
+    if not mine or not theirs:
+        return None
+    shared = set(mine).intersection(*theirs)
+    ratios = [mine[kind] / float(np.median([speed[kind] for speed in theirs])) for kind in shared]
+    return hosts[0] if ratios and float(np.median(ratios)) > 1.04 else None
+
+
+def _kernel_speed(case: Case, places: tuple[int, ...]) -> dict[tuple[str, str], float]:
+    """Median duration of each kind of kernel (type and shapes) on these ranks."""
+    ranks = ", ".join(str(case.places[place].rank) for place in places)
+    rows = case.rows(
+        f"""
+        SELECT type, coalesce(input_shapes, ''), median(duration) FROM kernels
+        WHERE rank IN ({ranks}) AND type IS NOT NULL AND core IS DISTINCT FROM 'COMMUNICATION' GROUP BY ALL
+        """
+    )
+    return {(kind, shapes): float(duration) for kind, shapes, duration in rows if duration}
+
+
+def _slow_host(case: Case, host: str, ranks: tuple[int, ...], typical: dict[int, float], worst: int) -> Finding:
+    usual = float(np.median([time for stage, time in typical.items() if stage != worst]))
+    factors = np.ones(case.line.known.shape)
+    factors[list(ranks)] = usual / typical[worst]
+    return Finding(
+        id="slow-host",
+        subject=Subject(ranks=case.ranks_of(list(ranks)), hosts=(host,)),
+        gain=case.gain(scale_own(case.replay, case.replay.costs, factors)),
+        confidence=0.9,
+        amount=f"{100 * (typical[worst] / usual - 1):.0f} %",
+        evidence=(Evidence("own time a step", round(typical[worst] / 1e6, 3), round(usual / 1e6, 3), "ms"),),
+    )

@@ -1,0 +1,121 @@
+"""Steps that differ: one stall, work that is dealt unevenly from step to step, or jitter everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from paceline.advice.case import Case, Floats
+from paceline.advice.finding import Evidence, Finding, Gain, Subject
+from paceline.analysis.fixes import dealt_evenly, like_peers, steadied
+from paceline.analysis.peers import nan_median
+
+STALL = 0.15
+"""One step of one rank this much longer than its peers' and than its own other steps."""
+SPREAD = 0.05
+"""Typical distance of the slowest from the median rank, step by step, that is worth a name."""
+SHARED = 0.5
+"""Correlation of ranks of one replica above which they were dealt more work, not disturbed one by one."""
+
+
+def unsteady(case: Case) -> list[Finding]:
+    stalls = _stalls(case)
+    if stalls:
+        return stalls
+    return _uneven(case)
+
+
+def _stalls(case: Case) -> list[Finding]:
+    relative = case.excess.relative
+    if relative.shape[1] < 2:
+        return []
+    own_usual = nan_median(case.own)[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unusual = case.own / own_usual - 1
+    noise = max(case.excess.noise, 0.003)
+    peak = (relative > max(STALL, 10 * noise)) & (unusual > max(STALL, 10 * noise))
+    rows, columns = np.nonzero(peak)
+    # A habit is not a one-off, and what happens to many ranks in many steps is no stall of one.
+    if not len(rows) or len(set(columns.tolist())) > max(1, relative.shape[1] // 3) or len(rows) > max(2, relative.shape[0] // 4):
+        return []
+    findings = []
+    for column in sorted(set(columns.tolist())):
+        places = [int(row) for row in rows[columns == column]]
+        fixed = case.replay.run(like_peers(case.replay, case.replay.costs, places, case.excess, steps=[column]))
+        lost = float(case.replay.base.step_times[column] - fixed.step_times[column]) / 1e6
+        now = float(case.replay.base.step_times[column]) / 1e6
+        mean = float(np.mean(case.replay.base.step_times)) / 1e6
+        findings.append(
+            Finding(
+                id="one-off-stall",
+                subject=Subject(ranks=case.ranks_of(places), hosts=case.hosts_of(places), steps=(int(case.line.steps[column]),)),
+                gain=Gain(mean, mean - lost / len(case.line.steps)),
+                confidence=0.95,
+                chronic=False,
+                amount=f"{lost:.0f} ms",
+                detail=f"step {int(case.line.steps[column])}",
+                evidence=(Evidence("step time", round(now, 3), round(case.step_ms, 3), "ms"),),
+                at_least="medium",
+            )
+        )
+    return findings
+
+
+def _uneven(case: Case) -> list[Finding]:
+    """The slowest rank is another one in every step."""
+    if case.excess.habitual() or case.own.shape[1] < 2:
+        return []
+    centred = _centred(case)
+    if np.isnan(centred).all():
+        return []
+    worst = np.nanmax(centred, axis=0)
+    spread = float(np.nanmedian(worst))
+    if spread < SPREAD:
+        return []
+    shared = _shared_by_replicas(case, centred)
+    dealt = shared > SHARED
+    if dealt:
+        fixed = dealt_evenly(case.replay, case.replay.costs, case.classes)
+    else:
+        fixed = steadied(case.replay, case.replay.costs, case.classes, quantile=0.5)
+    gain = case.gain(fixed)
+    places = sorted(np.argsort(-np.nan_to_num(np.nanmax(centred, axis=1)))[: max(1, len(case.places) // 4)].tolist())
+    everyone = tuple(place.rank for place in case.places)
+    return [
+        Finding(
+            id="load-imbalance" if dealt else "jitter",
+            subject=Subject(ranks=case.ranks_of(places) if dealt else everyone),
+            gain=gain,
+            confidence=0.85,
+            amount=f"{100 * spread:.0f} %",
+            evidence=(Evidence("slowest rank over the median, step by step", round(100 * spread, 1), None, "%"),),
+        )
+    ]
+
+
+def _centred(case: Case) -> Floats:
+    """Own time over the mean of the peers, per step: dealt evenly, everybody would have the mean."""
+    result = np.full(case.own.shape, np.nan)
+    for ranks in case.classes:
+        rows = list(ranks)
+        if len(rows) > 1:
+            known = np.maximum(1, (~np.isnan(case.own[rows])).sum(axis=0))
+            result[rows] = case.own[rows] / (np.nansum(case.own[rows], axis=0) / known)[None, :] - 1
+    return result
+
+
+def _shared_by_replicas(case: Case, centred: Floats) -> float:
+    """Mean correlation over steps between ranks that share a tensor or pipeline parallel group."""
+    pairs = case.rows(
+        """
+        SELECT DISTINCT a.rank, b.rank FROM groups AS a JOIN groups AS b USING ("group")
+        WHERE a.rank < b.rank AND a.kind IN ('tp', 'pp')
+        """
+    )
+    places = {place.rank: i for i, place in enumerate(case.places)}
+    values = []
+    for a, b in pairs:
+        if a in places and b in places:
+            x, y = centred[places[a]], centred[places[b]]
+            if not np.isnan(x).any() and not np.isnan(y).any() and np.std(x) > 0 and np.std(y) > 0:
+                values.append(float(np.corrcoef(x, y)[0, 1]))
+    return float(np.mean(values)) if values else 0.0

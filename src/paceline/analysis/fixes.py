@@ -1,0 +1,147 @@
+"""Fixes for the what-if replay: each takes the measured costs and returns what they would be without a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.analysis.peers import Excess
+from paceline.analysis.replay import Costs, Replay
+
+Floats = NDArray[np.float64]
+
+
+def scale_own(replay: Replay, costs: Costs, factors: Floats) -> Costs:
+    """Multiply each rank's own time in each step: factors is ranks × steps, 1 = as measured."""
+    line = replay.timeline
+    factor = np.nan_to_num(factors, nan=1.0)[line.events.rank, line.step]
+    return replace(costs, work=costs.work * factor, overlap=costs.overlap * factor)
+
+
+def like_peers(
+    replay: Replay, costs: Costs, places: Iterable[int], excess: Excess, *, steps: Iterable[int] | None = None
+) -> Costs:
+    """These ranks as fast as their peers, in all steps or some.
+
+    Work at each place of the program becomes what healthy peers need there (their median in that step), so that a fault
+    that only strikes in backward is only mended there; the sum is then brought to 1 / (1 + excess) of the measured.
+    """
+    line = replay.timeline
+    chosen = None if steps is None else set(steps)
+    work, overlap = costs.work.copy(), costs.overlap.copy()
+    slow = set(places)
+    for ranks in excess.classes:
+        healthy = [rank for rank in ranks if rank not in slow]
+        for place in slow.intersection(ranks):
+            rows = np.flatnonzero(line.events.rank == place)
+            if chosen is not None:
+                rows = rows[np.isin(line.step[rows], list(chosen))]
+            typical = _typical_work(replay, costs, healthy, rows)
+            work[rows] = np.minimum(work[rows], np.where(np.isnan(typical), work[rows], typical))
+            _match_total(replay, costs, place, rows, work, overlap, excess)
+    return replace(costs, work=work, overlap=overlap)
+
+
+def _typical_work(replay: Replay, costs: Costs, healthy: list[int], rows: NDArray[np.int64]) -> Floats:
+    """Median work of healthy peers at the same place of the same step; nan where none has been there."""
+    line = replay.timeline
+    if not healthy:
+        return np.full(len(rows), np.nan)
+    others = np.flatnonzero(np.isin(line.events.rank, healthy))
+    width = int(line.place.max()) + 1
+    keys = line.step[others] * width + line.place[others]
+    order = np.argsort(keys, kind="stable")
+    edges = np.flatnonzero(np.diff(keys[order], prepend=keys[order][0] - 1))
+    medians = {int(keys[order][edge]): float(np.median(costs.work[others[part]]))
+               for edge, part in zip(edges, np.split(order, edges[1:]), strict=True)}  # fmt: skip
+    return np.array([medians.get(int(key), np.nan) for key in line.step[rows] * width + line.place[rows]])
+
+
+def _match_total(
+    replay: Replay, costs: Costs, place: int, rows: NDArray[np.int64], work: Floats, overlap: Floats, excess: Excess
+) -> None:
+    """Where places could not be compared, scale what is left so that the step's own time fits."""
+    line = replay.timeline
+    own = line.own_time()[place]
+    main = rows[~line.beside[rows]]
+    for column in np.unique(line.step[rows]):
+        inside = main[line.step[main] == column]
+        saved = float((costs.work[inside] - work[inside]).sum())
+        wanted = own[column] * (1 - 1 / (1 + max(0.0, float(np.nan_to_num(excess.relative[place, column])))))
+        if wanted > 0 and saved < 0.7 * wanted:
+            factor = max(0.05, 1 - (wanted - saved) / max(1.0, own[column] - saved))
+            everything = rows[line.step[rows] == column]
+            work[everything] *= factor
+            overlap[everything] *= factor
+
+
+def steadied(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]], *, quantile: float) -> Costs:
+    """All ranks need at each place of the program what the faster of their peers usually need there."""
+    line = replay.timeline
+    work = costs.work.copy()
+    for ranks in classes:
+        rows = np.flatnonzero(np.isin(line.events.rank, ranks))
+        for code in np.unique(line.place[rows]):
+            here = rows[line.place[rows] == code]
+            work[here] = np.minimum(work[here], np.quantile(costs.work[here], quantile))
+    return replace(costs, work=work)
+
+
+def dealt_evenly(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]]) -> Costs:
+    """Peers share the work of each place of each step: everybody gets the mean."""
+    line = replay.timeline
+    work, overlap = costs.work.copy(), costs.overlap.copy()
+    width = int(line.place.max()) + 1 if len(line.place) else 1
+    for ranks in classes:
+        rows = np.flatnonzero(np.isin(line.events.rank, ranks))
+        _, group = np.unique(line.step[rows] * width + line.place[rows], return_inverse=True)
+        for values in (work, overlap):
+            values[rows] = (np.bincount(group, values[rows]) / np.bincount(group))[group]
+    return replace(costs, work=work, overlap=overlap)
+
+
+def balanced(replay: Replay, costs: Costs, groups: Iterable[tuple[int, ...]]) -> Costs:
+    """Every group of ranks (stages) with the same own time: their mean, step by step."""
+    own = replay.timeline.own_time()
+    stages = [list(group) for group in groups]
+    means = np.array([np.nanmean(own[stage], axis=0) for stage in stages])
+    factors = np.ones(own.shape)
+    for stage, mean in zip(stages, means, strict=True):
+        factors[stage] = means.mean(axis=0) / mean
+    return scale_own(replay, costs, factors)
+
+
+def less_own(replay: Replay, costs: Costs, less: Floats) -> Costs:
+    """Own time shorter by so many ns per rank and step, wherever it is spent."""
+    own = replay.timeline.own_time()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factors = np.clip(1 - np.nan_to_num(less) / own, 0.05, 1.0)
+    return scale_own(replay, costs, factors)
+
+
+def sooner(replay: Replay, costs: Costs, less: Floats) -> Costs:
+    """Steps that begin sooner: the work before each rank's first event of a step shorter by so many ns."""
+    line = replay.timeline
+    work = costs.work.copy()
+    begins = np.full(line.known.shape, np.nan)
+    begins[:, 0] = 0.0
+    ends = np.flatnonzero(line.is_end)
+    own_end = np.full(line.known.shape, np.nan)
+    own_end[line.events.rank[ends], line.step[ends]] = line.own[ends]
+    begins[:, 1:] = own_end[:, :-1]
+    begin = begins[line.events.rank, line.step]
+    # Everything anchored before the step's first event counts from the step's begin: it all moves together.
+    first = (line.anchor < 0) | line.is_end[np.maximum(line.anchor, 0)]
+    first &= ~np.isnan(begin)
+    work[first] = np.maximum(0, work[first] - np.nan_to_num(less)[line.events.rank[first], line.step[first]])
+    return replace(costs, work=work)
+
+
+def faster_transfers(costs: Costs, instances: NDArray[np.int64], factor: float | Floats) -> Costs:
+    """These collectives move their data in `factor` of the time."""
+    transfer = costs.transfer.copy()
+    transfer[instances] = transfer[instances] * factor
+    return replace(costs, transfer=transfer)
