@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from paceline.storage.file import FileStore
+from paceline.storage.location import parse
+from paceline.storage.opening import open_store
 from paceline.storage.store import DeniedError, Item
 from paceline.storage.transfer import transfer
 from storage.servers import S3Server, paceline
@@ -41,6 +44,26 @@ def test_we_read_what_huaweis_sdk_wrote(bucket: str, s3: S3Server, tmp_path: Pat
     back = transfer(f"obs://{bucket}/run", tmp_path / "back", QUICK)
     assert back.failures == []
     assert content(tmp_path / "back") == content(source) | {"parts.bin": (source / "large.bin").read_bytes()}
+
+
+@pytest.mark.parametrize("signature", ["v2", "v4"])
+def test_the_sdk_alone_does_everything_too(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signature: str
+) -> None:
+    """What `"signature": "obs"` uses; the server here verifies v2, which is the same signature under another name."""
+    from paceline.storage.obs import ObsStore
+    from paceline.storage.transfer import transfer_between
+
+    monkeypatch.setenv("PACELINE_SIGNATURE", signature)
+    source, where = write_tree(tmp_path / "source", large=20, small=5), parse(f"obs://{bucket}/run")
+    assert transfer_between(FileStore(source), ObsStore(where), QUICK).failures == []
+    assert transfer_between(ObsStore(where), FileStore(tmp_path / "back"), QUICK).failures == []
+    assert content(tmp_path / "back") == content(source)
+    if signature == "v2":
+        assert type(open_store(where)) is ObsStore
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret")
+    with pytest.raises(DeniedError):
+        transfer_between(FileStore(source), ObsStore(where), QUICK)
 
 
 def test_running_again_moves_nothing_and_a_change_moves_one(bucket: str, tmp_path: Path) -> None:

@@ -81,7 +81,8 @@ class ObsStore:
             return b""
         from obs import GetObjectHeader
 
-        wanted = GetObjectHeader(range=f"{start}-{start + length - 1}", if_match=_quoted(item.version))
+        # Without quotes: the SDK would escape them.
+        wanted = GetObjectHeader(range=f"{start}-{start + length - 1}", if_match=item.version)
         answer = self._call("getObject", self._key(item.key), headers=wanted)
         stream = answer.body.response
         data = bytearray()
@@ -274,7 +275,3 @@ def _client(make: Any, access: Access) -> Any:
 
 def _base64(hex_digest: str) -> str:
     return base64.b64encode(bytes.fromhex(hex_digest)).decode()
-
-
-def _quoted(version: str) -> str:
-    return f'"{version}"'
