@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean help
+.PHONY: demo test system lint bench clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -19,8 +19,12 @@ demo: $(STAMP) ## simulate a 16-card cluster with a fault nobody tells the reade
 	$(BIN)/paceline simulate demo/run --fault random --seed 7
 	$(BIN)/paceline show demo/run
 
-test: $(STAMP) lint ## the whole suite
+test: $(STAMP) system lint ## the whole suite
 	$(BIN)/python -m pytest -n 2
+
+system: ## what the tests need of the machine: a real sshd, openssl, ps
+	@command -v /usr/sbin/sshd ssh-keygen openssl ps >/dev/null && [ -x /usr/sbin/sshd ] || \
+	  { apt-get update -qq && apt-get install -y -qq openssh-server openssl procps >/dev/null; }
 
 lint: $(STAMP) ## formatting, style, types, and the one-way road
 	$(BIN)/ruff check .
@@ -30,6 +34,7 @@ lint: $(STAMP) ## formatting, style, types, and the one-way road
 
 bench: $(STAMP) ## us and the peers side by side
 	$(BIN)/python benchmarks/ingest.py
+	$(BIN)/python benchmarks/transfer.py
 
 clean: ## remove what make made
 	rm -rf $(VENV) demo benchmarks/work
