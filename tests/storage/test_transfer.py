@@ -206,3 +206,35 @@ def test_secrets_do_not_print_pickle_or_pass_into_errors() -> None:
 @pytest.mark.parametrize("key", ["..", "../x", "a/../b", "/x", "a//b", "", "a/./b", "a\0b", "a/"])
 def test_unsafe_names(key: str) -> None:
     assert not is_safe(key)
+
+
+def test_pieces_in_memory_stay_within_the_budget() -> None:
+    from paceline.storage.engine import _Memory
+
+    memory, lock, held, most = _Memory(100), threading.Lock(), [0], [0]
+
+    def piece() -> None:
+        memory.take(30)
+        with lock:
+            held[0] += 30
+            most[0] = max(most[0], held[0])
+        with lock:
+            held[0] -= 30
+        memory.give(30)
+
+    threads = [threading.Thread(target=piece) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert held == [0] and 30 <= most[0] <= 90
+    memory.take(1000)  # larger than everything: passes alone
+    memory.give(1000)
+
+
+def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PACELINE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(StorageError) as caught:
+        transfer(write_tree(tmp_path / "a"), tmp_path / "b", QUICK)
+    assert "PACELINE_CACHE" in (caught.value.hint or "")

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
-    MofNCompleteColumn,
     Progress,
     TextColumn,
     TimeRemainingColumn,
@@ -30,13 +29,14 @@ _MOST_SHOWN = 20
 def progress_bar(what: str) -> Iterator[OnProgress]:
     """Bytes, rate and time left on stderr; nothing where stderr is no terminal."""
     console = Console(stderr=True)
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("files"), DownloadColumn(),
+    columns = (TextColumn(what), BarColumn(), TextColumn("{task.fields[files]} files"), DownloadColumn(),
                TransferSpeedColumn(), TimeRemainingColumn())  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        files = bar.add_task("files", total=None, visible=False)
+        task = bar.add_task(what, total=None, visible=False, files="")
 
         def show(now: Moment) -> None:
-            bar.update(files, completed=now.bytes, total=now.bytes_total or 1, visible=True)
+            files = f"{now.files:,}/{now.files_total:,}"
+            bar.update(task, completed=now.bytes, total=now.bytes_total or 1, visible=True, files=files)
 
         yield show
 

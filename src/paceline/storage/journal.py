@@ -17,7 +17,7 @@ import threading
 from typing import Any
 
 from paceline.storage.cache import cache_name, cache_root
-from paceline.storage.store import Item, Resume
+from paceline.storage.store import Item, Resume, StorageError
 
 _COMPACT_ABOVE = 4 << 20
 
@@ -26,10 +26,14 @@ class Journal:
     """Held by one process at a time; a second one waits for the first."""
 
     def __init__(self, source: str, target: str) -> None:
-        directory = cache_root() / "transfers"
-        directory.mkdir(parents=True, exist_ok=True)
-        self.path = directory / f"{cache_name(f'{source} → {target}')}.jsonl"
-        self._file = self._open()
+        self.path = cache_root() / "transfers" / f"{cache_name(f'{source} → {target}')}.jsonl"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._open()
+        except OSError as error:
+            raise StorageError(
+                f"{self.path.parent}: {error.strerror}", hint="set PACELINE_CACHE to a directory that can be written"
+            ) from error
         self._lock = threading.Lock()
         self._done: dict[str, tuple[str, str]] = {}
         self._begun: dict[str, tuple[str, str]] = {}

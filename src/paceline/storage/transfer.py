@@ -109,7 +109,6 @@ class _Transfer:
         there = patiently(options.speed.backoff, lambda: list(self._target.items()))
         moves = pair(wanted, there, options.rename)
         compared = compare(self._source, self._target, moves, journal=self._journal, workers=options.speed.workers)
-        self._report.same = self._report.same_bytes = 0
         for move, same in compared:
             if same and move.present is not None and move.item.key not in self._landed:
                 self._landed[move.item.key] = (move.item, move.target, move.present)
