@@ -14,6 +14,7 @@ from paceline import __version__
 from paceline.cli.collect import collect
 from paceline.cli.copy import copy
 from paceline.cli.export import export
+from paceline.cli.kb import kb
 from paceline.cli.ls import ls
 from paceline.cli.show import show
 from paceline.cli.simulate import simulate
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-COMMANDS: tuple[Callable[..., Any], ...] = (show, sql, export, simulate, copy, sync, ls, slim, collect)
+COMMANDS: tuple[Callable[..., Any], ...] = (show, sql, export, simulate, copy, sync, ls, slim, collect, kb)
 for command in COMMANDS:
     app.command()(command)
 

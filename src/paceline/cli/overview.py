@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from enum import Enum
 from typing import Any
 
 from rich.console import Console
 
+from paceline.cli.language import Language, is_chinese
 from paceline.cli.rows import format_rows
 from paceline.run.run import TABLE_NAMES, Run
 
 _MOST_RANKS = 12
 _MOST_WARNINGS = 8
-
-
-class Language(str, Enum):
-    auto = "auto"
-    en = "en"
-    zh = "zh"
-
 
 _WORDS: dict[str, tuple[str, str]] = {
     "ranks": ("{n} ranks", "{n} 张卡"),
@@ -63,7 +55,7 @@ _HEADERS: dict[str, str] = {
 
 
 def print_overview(run: Run, language: Language) -> None:
-    zh = _is_chinese(language)
+    zh = is_chinese(language)
     run.load(["ranks", "steps", "collectives", "links"])
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     console.print(_headline(run, zh), soft_wrap=True)
@@ -75,13 +67,6 @@ def print_overview(run: Run, language: Language) -> None:
                 console.print(note, style="dim", soft_wrap=True)
     _print_warnings(run, console, zh)
     console.print("\n" + _word("tables", zh, names=", ".join(TABLE_NAMES)), style="dim", soft_wrap=True)
-
-
-def _is_chinese(language: Language) -> bool:
-    if language is Language.auto:
-        locale = os.environ.get("LC_ALL") or os.environ.get("LC_MESSAGES") or os.environ.get("LANG") or ""
-        return locale.startswith("zh")
-    return language is Language.zh
 
 
 def _word(key: str, zh: bool, **values: object) -> str:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.overview import Language, print_overview
+from paceline.cli.language import Language
+from paceline.cli.overview import print_overview
 from paceline.cli.rows import Rows, write_rows
 from paceline.cli.source import Source, StoreOption, WorkersOption, opened, say_warnings
 from paceline.run.run import TABLE_NAMES
