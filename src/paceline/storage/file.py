@@ -127,14 +127,16 @@ class FileUpload:
         with _explained(self._path):
             os.fsync(self._file)
             os.replace(self._partial, self._path)
-            os.close(self._file)
+            self.leave()
             return _item(self._key, self._path.stat())
 
     def digest(self, part: int | None) -> str | None:
         return _digest(self._file, self._size, part)
 
     def leave(self) -> None:
-        os.close(self._file)
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
     def _lock(self) -> None:
         try:

@@ -33,6 +33,8 @@ from paceline.storage.store import (
 )
 
 _PAGE = 1000
+_TELLING = frozenset({"listObjects", "getObjectMetadata", "getObject", "initiateMultipartUpload", "listParts"})
+"""Calls whose answer is needed."""
 _TIMEOUT = 60
 _CHUNK = 1 << 18
 
@@ -168,6 +170,8 @@ class ObsStore:
             raise TransientError(f"{where}: {type(error).__name__}: {error}") from error
         if answer.status >= 300:
             raise explain(where, answer.status, answer.errorCode or answer.reason or "")
+        if answer.body is None and method in _TELLING:
+            raise TransientError(f"{where}: the answer cannot be read")  # the SDK only logs bad XML
         return answer
 
     def _parts(self, key: str, resume: Resume) -> dict[int, str] | None:
