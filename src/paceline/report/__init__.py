@@ -1,0 +1,1 @@
+"""What people see: one-file HTML reports and the data behind them."""

@@ -1,0 +1,63 @@
+"""Where the time of a step goes, per rank and per step, as the report draws it."""
+
+from __future__ import annotations
+
+from paceline.report.table import Table, query
+from paceline.run.run import Run
+
+
+def rank_breakdown(run: Run, chosen: str) -> Table:
+    """Per rank the mean step in ms, split into parts that add up to it.
+
+        step       = compute + overlapped + exposed + waiting + free + data
+        waiting    = bubble + (exposed - bubble) · wait share of the rank's collectives   (not sent: who waits is no cause)
+        own        = step - exposed - waiting: what the rank itself takes, whatever the others do
+
+    Recordings that only know iteration interval, forward/backward and tail give data, compute and free from these.
+    """
+    return query(
+        run,
+        f"""
+        WITH
+        waits AS (
+            SELECT rank, sum(wait) / nullif(sum(duration), 0) AS share FROM collectives
+            WHERE {chosen} AND op <> 'receive' GROUP BY rank
+        ),
+        usual AS (
+            SELECT rank, avg(duration) AS duration, avg(coalesce(computing, forward_backward, 0)) AS computing,
+                   avg(coalesce(overlapped, 0)) AS overlapped, avg(coalesce(exposed, 0)) AS exposed,
+                   avg(least(coalesce(bubble, 0), coalesce(exposed, 0))) AS bubble,
+                   avg(coalesce(data_wait, preparing, 0)) AS data
+            FROM steps WHERE {chosen} GROUP BY rank
+        ),
+        split AS (
+            SELECT *, greatest(computing - overlapped, 0) AS compute,
+                   bubble + (exposed - bubble) * coalesce(share, 0) AS waiting,
+                   greatest(duration - computing - exposed, 0) AS unused
+            FROM usual LEFT JOIN waits USING (rank)
+        )
+        SELECT rank, duration / 1e6 AS step, compute / 1e6 AS compute, overlapped / 1e6 AS overlapped,
+               (exposed - waiting) / 1e6 AS exposed, waiting / 1e6 AS waiting,
+               (unused - least(data, unused)) / 1e6 AS free, least(data, unused) / 1e6 AS data
+        FROM split ORDER BY rank
+        """,
+    )
+
+
+def step_times(run: Run, chosen: str) -> Table:
+    """Per step over the ranks: step time and computing time in ms, and who computed longest."""
+    return query(
+        run,
+        f"""
+        SELECT step, min(duration) / 1e6 AS step_min, median(duration) / 1e6 AS step_median,
+               max(duration) / 1e6 AS step_max, min(busy) / 1e6 AS compute_min, median(busy) / 1e6 AS compute_median,
+               max(busy) / 1e6 AS compute_max, arg_max(rank, busy) AS slowest
+        FROM (SELECT *, coalesce(computing, forward_backward) AS busy FROM steps)
+        WHERE {chosen} AND step IS NOT NULL GROUP BY step ORDER BY step
+        """,
+    )
+
+
+def memory_peaks(run: Run) -> Table:
+    """Per rank the peak and the capacity of its device memory, bytes."""
+    return query(run, "SELECT rank, peak, capacity, basis FROM ranks_memory WHERE peak IS NOT NULL ORDER BY rank")

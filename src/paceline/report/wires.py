@@ -1,0 +1,80 @@
+"""Links, transports and packet sizes as the report shows them; bandwidth is always sum(bytes) / sum(time)."""
+
+from __future__ import annotations
+
+from paceline.report.table import Table, query
+from paceline.run.run import Run
+
+MOST_LINKS = 150_000
+"""Above this (a dense all-to-all of 400 ranks) only the busiest links are drawn singly; host pairs stay complete."""
+
+
+def transports(run: Run, chosen: str) -> Table:
+    """Per transport: links, bytes, ms and GB/s; `usual` and `top` are the median and 95th percentile of its links.
+
+    Links that carry under a tenth of the busiest are slow by nature (latency, not bandwidth) and judge nobody.
+    """
+    return query(
+        run,
+        f"""
+        WITH {_WHOLE.format(chosen=chosen)}
+        SELECT transport, count(*) AS links, sum(bytes) AS bytes, sum(duration) / 1e6 AS time,
+               sum(bytes) / nullif(sum(duration), 0) AS bandwidth, median(bandwidth) FILTER (busy) AS usual,
+               quantile_cont(bandwidth, 0.95) FILTER (busy) AS top, min(bandwidth) FILTER (busy) AS slowest
+        FROM whole GROUP BY transport ORDER BY sum(duration) DESC, transport
+        """,
+    )
+
+
+def links(run: Run, chosen: str) -> Table:
+    """Links between different ranks: src, dst, transport, bytes, ms; the busiest first."""
+    return query(
+        run,
+        f"""
+        WITH {_WHOLE.format(chosen=chosen)}
+        SELECT src, dst, transport, bytes, duration / 1e6 AS time FROM whole
+        WHERE src <> dst AND scope = 'global' ORDER BY duration DESC, src, dst LIMIT {MOST_LINKS}
+        """,
+    )
+
+
+def host_links(run: Run, chosen: str) -> Table:
+    """The same summed by pair of hosts (hosts by name), complete at any size."""
+    return query(
+        run,
+        f"""
+        WITH {_WHOLE.format(chosen=chosen)}
+        SELECT sender.host AS src, receiver.host AS dst, transport, count(*) AS links, sum(bytes) AS bytes,
+               sum(duration) / 1e6 AS time
+        FROM whole JOIN ranks AS sender ON src = sender.rank JOIN ranks AS receiver ON dst = receiver.rank
+        WHERE src <> dst AND scope = 'global' AND sender.host IS NOT NULL AND receiver.host IS NOT NULL
+        GROUP BY ALL ORDER BY ALL
+        """,
+    )
+
+
+def unplaced_links(run: Run, chosen: str) -> int:
+    """Links whose ends are numbers inside a communicator nobody declared: counted, not drawn in a wrong place."""
+    counted = run.sql(f"WITH {_WHOLE.format(chosen=chosen)} SELECT count(*) FROM whole WHERE scope <> 'global'")
+    return int(counted.fetchall()[0][0])
+
+
+def packet_sizes(run: Run, chosen: str) -> Table:
+    """Per transport and power of two: packets of [2^k, 2^(k+1)) bytes, their bytes and ms."""
+    return query(
+        run,
+        f"""
+        SELECT transport, floor(log2(packet_bytes)) AS power, sum(count) AS count, sum(packet_bytes * count) AS bytes,
+               sum(duration) / 1e6 AS time, min(packet_bytes) AS smallest, max(packet_bytes) AS largest
+        FROM packets WHERE {chosen} AND packet_bytes > 0 GROUP BY ALL ORDER BY transport, power
+        """,
+    )
+
+
+_WHOLE = """
+        summed AS (
+            SELECT "group", src, dst, scope, transport, sum(bytes) AS bytes, sum(duration) AS duration,
+                   sum(bytes) / nullif(sum(duration), 0) AS bandwidth
+            FROM links WHERE {chosen} GROUP BY ALL
+        ),
+        whole AS (SELECT *, bytes >= 0.1 * max(bytes) OVER (PARTITION BY transport, scope) AS busy FROM summed)"""

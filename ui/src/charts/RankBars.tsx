@@ -1,0 +1,152 @@
+// A column per rank, stacked upwards (and optionally one part downwards); 1,024 ranks fit side by side.
+import { useCallback, useState } from "preact/hooks";
+import { hideTip, showTip, type Tip } from "../components/tooltip";
+import { duration, fixed } from "../format/numbers";
+import { variable } from "./color";
+import { axisRange, linear, ticks } from "./scale";
+import { useCanvas } from "./useCanvas";
+
+export interface Bar {
+  rank: number;
+  up: number[];
+  down?: number;
+}
+
+interface RankBarsProps {
+  bars: Bar[];
+  /** Names of CSS colour variables, one per stacked part. */
+  colors: string[];
+  downColor?: string;
+  marked: ReadonlySet<number>;
+  tip: (bar: Bar) => Tip;
+  label: string;
+  height?: number;
+}
+
+const LEFT = 58;
+const BOTTOM = 26;
+
+export function RankBars({ bars, colors, downColor, marked, tip, label, height = 220 }: RankBarsProps) {
+  const [cursor, setCursor] = useState<number | null>(null);
+  const high = Math.max(0, ...bars.map((bar) => sum(bar.up)));
+  const low = -Math.max(0, ...bars.map((bar) => bar.down ?? 0));
+  const draw = useCallback(
+    (context: CanvasRenderingContext2D, width: number, tall: number) => {
+      const y = linear(paddedRange(low, high), [tall - BOTTOM, 8]);
+      const slot = (width - LEFT) / Math.max(1, bars.length);
+      drawAxis(context, { width, y, range: paddedRange(low, high) });
+      const thick = slot > 4 ? Math.min(34, slot * 0.78) : slot;
+      bars.forEach((bar, i) => {
+        const x = LEFT + i * slot + (slot - thick) / 2;
+        let at = 0;
+        bar.up.forEach((value, part) => {
+          context.fillStyle = variable(bar.up.length === 1 && marked.has(bar.rank) ? "culprit" : colors[part]);
+          context.fillRect(x, y(at + value), thick, Math.max(0, y(at) - y(at + value)));
+          at += value;
+        });
+        if (bar.down && downColor) {
+          context.fillStyle = variable(downColor);
+          context.fillRect(x, y(0), thick, y(-bar.down) - y(0));
+        }
+        if (marked.has(bar.rank)) markRank(context, x + thick / 2, y(at), thick);
+        if (i === cursor) {
+          context.strokeStyle = variable("ink");
+          context.strokeRect(x - 1.5, y(at) - 1.5, thick + 3, y(-(bar.down ?? 0)) - y(at) + 3);
+        }
+      });
+      drawRankLabels(context, { bars, marked, slot, tall, width });
+    },
+    [bars, colors, downColor, marked, low, high, cursor],
+  );
+  const { ref, width } = useCanvas(draw, height);
+  const indexAt = (x: number): number => Math.floor((x - LEFT) / ((width - LEFT) / bars.length));
+  const onMove = (event: MouseEvent): void => {
+    const bar = bars[indexAt(event.offsetX)];
+    if (bar) showTip(event.clientX, event.clientY, tip(bar));
+    else hideTip();
+  };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const step = { ArrowRight: 1, ArrowLeft: -1, PageDown: 16, PageUp: -16 }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    const next = Math.min(bars.length - 1, Math.max(0, (cursor ?? -step) + step));
+    setCursor(next);
+    const box = ref.current?.getBoundingClientRect();
+    if (box) showTip(box.left + LEFT + ((next + 0.5) / bars.length) * (width - LEFT), box.top + height / 2, tip(bars[next]));
+  };
+  return (
+    <div class="canvas">
+      <canvas
+        ref={ref}
+        tabIndex={0}
+        role="application"
+        aria-label={label}
+        onMouseMove={onMove}
+        onMouseLeave={hideTip}
+        onBlur={() => { setCursor(null); hideTip(); }}
+        onKeyDown={onKeyDown}
+      />
+    </div>
+  );
+}
+
+function drawAxis(
+  context: CanvasRenderingContext2D,
+  { width, y, range }: { width: number; y: (value: number) => number; range: [number, number] },
+): void {
+  context.font = `11px ${variable("font")}`;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  const marks = ticks(range[0], range[1], 4);
+  const small = Math.max(...marks.map(Math.abs)) < 1;
+  for (const value of marks) {
+    context.strokeStyle = variable(value === 0 ? "ink-soft" : "rule");
+    context.beginPath();
+    context.moveTo(LEFT, Math.round(y(value)) + 0.5);
+    context.lineTo(width, Math.round(y(value)) + 0.5);
+    context.stroke();
+    context.fillStyle = variable("ink-soft");
+    const magnitude = Math.abs(value);
+    context.fillText(magnitude === 0 ? "0" : small ? duration(magnitude) : `${fixed(magnitude, Number.isInteger(magnitude) ? 0 : 1)} ms`, LEFT - 8, y(value));
+  }
+}
+
+/** A red triangle above the bar: shape and colour, for eyes that see no red. */
+function markRank(context: CanvasRenderingContext2D, x: number, top: number, thick: number): void {
+  const half = Math.max(4, Math.min(6, thick / 2));
+  context.fillStyle = variable("culprit");
+  context.beginPath();
+  context.moveTo(x - half, top - half * 2 - 2);
+  context.lineTo(x + half, top - half * 2 - 2);
+  context.lineTo(x, top - 2);
+  context.fill();
+}
+
+function drawRankLabels(
+  context: CanvasRenderingContext2D,
+  { bars, marked, slot, tall, width }: { bars: Bar[]; marked: ReadonlySet<number>; slot: number; tall: number; width: number },
+): void {
+  const widest = context.measureText(String(bars.at(-1)?.rank ?? 0)).width + 10;
+  let every = 1;
+  while (every * slot < widest) every *= 2;
+  context.textAlign = "center";
+  const center = (i: number): number => LEFT + (i + 0.5) * slot;
+  const red = bars.flatMap((bar, i) => (marked.has(bar.rank) ? [i] : [])).filter((_, n, all) => all.length <= 12 || n === 0);
+  bars.forEach((bar, i) => {
+    const isRed = red.includes(i);
+    const outside = center(i) + widest / 2 - 5 > width;
+    const hidden = !isRed && (outside || i % every !== 0 || red.some((other) => Math.abs(center(other) - center(i)) < widest));
+    if (hidden) return;
+    context.fillStyle = variable(isRed ? "culprit" : "ink-soft");
+    context.font = `${isRed ? "bold " : ""}11px ${variable("font")}`;
+    context.fillText(String(bar.rank), center(i), tall - BOTTOM / 2);
+  });
+}
+
+function paddedRange(low: number, high: number): [number, number] {
+  const range = axisRange(low, high);
+  const room = (range[1] - low) * 0.06;
+  return [low < 0 ? low - room : 0, range[1] + room];
+}
+
+const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);

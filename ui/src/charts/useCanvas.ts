@@ -1,0 +1,42 @@
+// A canvas that is sharp on any screen and redraws when its size, its data or the theme changes.
+import { createContext, type RefObject } from "preact";
+import { useContext, useEffect, useRef, useState } from "preact/hooks";
+
+/** Changes whenever the colours of the page do. */
+export const ThemeContext = createContext("light");
+
+export type Draw = (context: CanvasRenderingContext2D, width: number, height: number) => void;
+
+export function useCanvas(draw: Draw, height: number | "square"): { ref: RefObject<HTMLCanvasElement>; width: number; height: number } {
+  const ref = useRef<HTMLCanvasElement>(null);
+  const width = useWidth(ref);
+  const theme = useContext(ThemeContext);
+  const tall = height === "square" ? width : height;
+  useEffect(() => {
+    const canvas = ref.current;
+    const context = canvas?.getContext("2d");
+    if (!canvas || !context || width === 0) return;
+    const ratio = window.devicePixelRatio || 1;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(tall * ratio);
+    canvas.style.height = `${tall}px`;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, tall);
+    draw(context, width, tall);
+  }, [draw, width, tall, theme]);
+  return { ref, width, height: tall };
+}
+
+export function useWidth(ref: RefObject<HTMLElement>): number {
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const element = ref.current?.parentElement;
+    if (!element) return undefined;
+    const measure = (): void => setWidth(Math.floor(element.clientWidth));
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [ref]);
+  return width;
+}

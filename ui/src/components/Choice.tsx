@@ -1,0 +1,26 @@
+// A few alternatives side by side, one of them chosen.
+
+interface ChoiceProps<T extends string> {
+  label: string;
+  options: readonly { value: T; label: string }[];
+  value: T;
+  onChange: (value: T) => void;
+}
+
+export function Choice<T extends string>({ label, options, value, onChange }: ChoiceProps<T>) {
+  if (options.length < 2) return null;
+  return (
+    <div class="choice" role="group" aria-label={label}>
+      {options.map((option) => (
+        <button
+          key={option.value}
+          type="button"
+          aria-pressed={option.value === value}
+          onClick={() => onChange(option.value)}
+        >
+          {option.label}
+        </button>
+      ))}
+    </div>
+  );
+}

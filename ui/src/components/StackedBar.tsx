@@ -1,0 +1,45 @@
+// One bar of a step: its parts side by side in the product's colours.
+import { PARTS, type Part } from "../data/cluster";
+import { duration, percent } from "../format/numbers";
+import { useText, type Key } from "../i18n/text";
+import { hideTip, showTip } from "./tooltip";
+
+interface StackedBarProps {
+  parts: Record<Part, number>;
+  scale: number;
+  title: string;
+}
+
+export function StackedBar({ parts, scale, title }: StackedBarProps) {
+  const t = useText();
+  const total = PARTS.reduce((sum, part) => sum + parts[part], 0);
+  const describe = (event: MouseEvent): void =>
+    showTip(event.clientX, event.clientY, {
+      title: `${title} · ${duration(total)}`,
+      lines: PARTS.filter((part) => parts[part] > 0).map((part) => [
+        t(`part.${part}` as Key),
+        `${duration(parts[part])} · ${percent(parts[part] / total)}`,
+      ]),
+    });
+  return (
+    <div class="stack" onMouseMove={describe} onMouseLeave={hideTip} role="img" aria-label={`${title}: ${duration(total)}`}>
+      {PARTS.map((part) => (
+        <i key={part} class={part} style={{ width: `${(parts[part] / scale) * 100}%` }} />
+      ))}
+    </div>
+  );
+}
+
+export function PartLegend({ parts, total }: { parts: Record<Part, number>; total: number }) {
+  const t = useText();
+  return (
+    <ul class="legend">
+      {PARTS.map((part) => (
+        <li key={part}>
+          <i class={part} />
+          {t(`part.${part}` as Key)} <b>{percent(parts[part] / total)}</b> <span>{duration(parts[part])}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,27 @@
+// Light or dark: as the system says, unless the reader says otherwise.
+import { useEffect, useState } from "preact/hooks";
+
+export type ThemeChoice = "auto" | "light" | "dark";
+
+export interface Theme {
+  choice: ThemeChoice;
+  shown: "light" | "dark";
+  next: () => void;
+}
+
+const NEXT: Record<ThemeChoice, ThemeChoice> = { auto: "light", light: "dark", dark: "auto" };
+
+export function useTheme(): Theme {
+  const [choice, setChoice] = useState<ThemeChoice>("auto");
+  const [dark, setDark] = useState(() => matchMedia("(prefers-color-scheme: dark)").matches);
+  useEffect(() => {
+    const query = matchMedia("(prefers-color-scheme: dark)");
+    const follow = (): void => setDark(query.matches);
+    query.addEventListener("change", follow);
+    return () => query.removeEventListener("change", follow);
+  }, []);
+  const shown = choice === "auto" ? (dark ? "dark" : "light") : choice;
+  // Before the canvases draw: they read their colours from the style sheet.
+  document.documentElement.dataset["theme"] = shown;
+  return { choice, shown, next: () => setChoice(NEXT[choice]) };
+}

@@ -1,0 +1,72 @@
+// Operator × kind of group: how long, how much of it waiting, how many bytes.
+import { DataTable, type Column } from "../components/DataTable";
+import { Empty, Section } from "../components/Section";
+import { bytesColumn, fixed, msColumn, rateColumn, UNKNOWN } from "../format/numbers";
+import { useText, type Key, type Text } from "../i18n/text";
+import { useScene } from "./context";
+
+interface Row {
+  op: string;
+  kind: string;
+  groups: number;
+  size: number;
+  calls: number;
+  time: number;
+  wait: number;
+  transit: number;
+  bytes: number;
+  bandwidth: number;
+}
+
+export function Collectives() {
+  const t = useText();
+  const table = useScene().document.tables.collectives;
+  const [ops, kinds] = [table.text("op"), table.text("kind")];
+  const at = (name: string, i: number): number => table.num(name)[i];
+  const rows = ops.map((op, i): Row => ({
+    op: op ?? UNKNOWN, kind: kinds[i] ?? "", groups: at("groups", i), size: at("size", i), calls: at("calls_per_step", i),
+    time: at("time", i), wait: at("wait", i), transit: at("transit", i), bytes: at("bytes_per_call", i),
+    bandwidth: at("bandwidth", i),
+  }));
+  return (
+    <Section id="collectives" title={t("collectives.title")} note={rows.length ? t("collectives.note") : undefined}>
+      {rows.length === 0
+        ? <Empty title={t("collectives.empty")} text={t("collectives.empty.text")} />
+        : <DataTable columns={columns(rows, t)} rows={rows} caption={t("collectives.title")} />}
+    </Section>
+  );
+}
+
+export const kindName = (kind: string, t: Text): string => t((`kind.${kind}` in KINDS ? `kind.${kind}` : "kind.other") as Key);
+const KINDS: Record<string, true> = {
+  "kind.": true, "kind.dp": true, "kind.tp": true, "kind.pp": true, "kind.ep": true, "kind.cp": true, "kind.world": true,
+};
+
+function columns(rows: Row[], t: Text): Column<Row>[] {
+  const ms = msColumn(rows.map((row) => row.time));
+  const size = bytesColumn(rows.map((row) => row.bytes));
+  const speed = rateColumn(rows.map((row) => row.bandwidth));
+  const longest = Math.max(...rows.map((row) => row.time));
+  return [
+    { name: t("collectives.op"), text: true, value: (row) => row.op, show: (row) => <code>{row.op}</code> },
+    { name: t("collectives.kind"), text: true, value: (row) => kindName(row.kind, t) },
+    { name: t("collectives.groups"), value: (row) => row.groups, show: (row) => fixed(row.groups, 0) },
+    { name: t("collectives.size"), value: (row) => row.size, show: (row) => fixed(row.size, 0) },
+    { name: t("collectives.calls"), value: (row) => row.calls, show: (row) => fixed(row.calls, Number.isInteger(row.calls) ? 0 : 1) },
+    { name: t("collectives.time"), unit: ms.unit, value: (row) => row.time, show: (row) => ms.format(row.time) },
+    { name: t("collectives.wait"), unit: ms.unit, value: (row) => row.wait, show: (row) => ms.format(row.wait) },
+    { name: t("collectives.share"), text: true, value: (row) => row.wait / row.time, show: (row) => <MoveWait row={row} longest={longest} /> },
+    { name: t("collectives.bytes"), unit: size.unit, value: (row) => row.bytes, show: (row) => size.format(row.bytes) },
+    { name: t("collectives.bandwidth"), unit: speed.unit, value: (row) => row.bandwidth, show: (row) => speed.format(row.bandwidth) },
+  ];
+}
+
+function MoveWait({ row, longest }: { row: Row; longest: number }) {
+  const wait = Number.isNaN(row.wait) ? 0 : row.wait;
+  return (
+    <span class="inline" aria-hidden="true">
+      <i class="exposed" style={{ width: `${((row.time - wait) / longest) * 100}%` }} />
+      <i class="waiting" style={{ width: `${(wait / longest) * 100}%` }} />
+    </span>
+  );
+}

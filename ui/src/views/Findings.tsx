@@ -1,0 +1,142 @@
+// The answer: findings ranked by gain, each with who, how sure, proof, advice and a way to see it.
+import { Empty, Section } from "../components/Section";
+import type { Diagnosis, Evidence, Finding } from "../data/document";
+import { proofsOf, type ViewId } from "../data/focus";
+import { decimalsFor, duration, fixed, percent, signedPercent, UNKNOWN } from "../format/numbers";
+import { useText, type Key } from "../i18n/text";
+import { useScene } from "./context";
+
+const OPEN = 3;
+
+interface FindingsProps {
+  diagnosis: Diagnosis | null;
+  onShow: (index: number, view: ViewId) => void;
+}
+
+export function Findings({ diagnosis, onShow }: FindingsProps) {
+  const t = useText();
+  const findings = diagnosis?.findings ?? [];
+  return (
+    <Section id="findings" title={t("findings.title")}>
+      {!diagnosis && <Empty title={t("findings.absent")} text={t("findings.absent.text")} />}
+      {diagnosis && findings.length === 0 && <Empty title={t("findings.none")} text={t("findings.none.text")} />}
+      <ol class="findings">
+        {findings.map((finding, i) => (
+          <FindingItem key={i} finding={finding} index={i} onShow={onShow} />
+        ))}
+      </ol>
+    </Section>
+  );
+}
+
+interface FindingItemProps {
+  finding: Finding;
+  index: number;
+  onShow: (index: number, view: ViewId) => void;
+}
+
+function FindingItem({ finding, index, onShow }: FindingItemProps) {
+  const t = useText();
+  const chosen = useScene().focus.finding === index;
+  return (
+    <li class={`finding ${finding.severity}${chosen ? " chosen" : ""}`}>
+      <details open={index < OPEN}>
+        <summary>
+          <span class="number" aria-label={t("finding.number", { n: index + 1 })}>{index + 1}</span>
+          <span class="what">
+            <strong>{finding.title}</strong>
+            <span class="meta">{meta(finding, t).join(" · ")}</span>
+          </span>
+        </summary>
+        <div class="body">
+          <GainBar finding={finding} />
+          {finding.evidence.length > 0 && <EvidenceTable evidence={finding.evidence} />}
+          {finding.advice.length > 0 && (
+            <>
+              <h3>{t("finding.advice")}</h3>
+              <ul class="advice">
+                {finding.advice.map((text, i) => <li key={i}>{text}</li>)}
+              </ul>
+            </>
+          )}
+          <p class="jumps">
+            {proofsOf(finding).map((view, i) => (
+              <button key={view} type="button" class={i === 0 ? "main" : undefined} data-show={view} onClick={() => onShow(index, view)}>
+                {i === 0 ? t("finding.show", { view: t(`view.${view}` as Key) }) : t(`view.${view}` as Key)}
+              </button>
+            ))}
+            <code>{`paceline kb ${finding.id}`}</code>
+          </p>
+        </div>
+      </details>
+    </li>
+  );
+}
+
+function meta(finding: Finding, t: ReturnType<typeof useText>): string[] {
+  const parts = [t(`severity.${finding.severity}` as Key)];
+  if (finding.confidence !== null) parts.push(t("finding.sure", { percent: percent(finding.confidence, 0) }));
+  if (finding.chronic !== null) parts.push(t(finding.chronic ? "finding.chronic" : "finding.once"));
+  return parts;
+}
+
+function GainBar({ finding }: { finding: Finding }) {
+  const t = useText();
+  const gain = finding.gain;
+  if (!gain || gain.percent <= 0) return <p class="note">{t("finding.nogain")}</p>;
+  const kept = Math.max(0, Math.min(1, gain.step_ms_fixed / gain.step_ms_now));
+  return (
+    <div class="gain">
+      <div class="track" aria-hidden="true">
+        <i style={{ width: `${kept * 100}%` }} />
+      </div>
+      <p>
+        {t("finding.gain", {
+          now: duration(gain.step_ms_now), fixed: duration(gain.step_ms_fixed), percent: percent(gain.percent / 100, 1),
+        })}
+      </p>
+    </div>
+  );
+}
+
+function EvidenceTable({ evidence }: { evidence: Evidence[] }) {
+  const t = useText();
+  return (
+    <table class="evidence">
+      <thead>
+        <tr>
+          <th class="text" scope="col">{t("finding.evidence")}</th>
+          <th scope="col">{t("finding.value")}</th>
+          <th scope="col">{t("finding.peers")}</th>
+          <th scope="col">{t("finding.ratio")}</th>
+        </tr>
+      </thead>
+      <tbody>
+        {evidence.map((row, i) => (
+          <tr key={i}>
+            <td class="text">{row.metric}</td>
+            <td>{figure(row.value, row)}</td>
+            <td>{figure(row.peers ?? null, row)}</td>
+            <td>{against(row)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function figure(value: number | string | null, row: Evidence): string {
+  if (value === null) return UNKNOWN;
+  if (typeof value === "string") return value;
+  if (row.unit === "fraction") return percent(value);
+  const larger = Math.max(Math.abs(value), typeof row.peers === "number" ? Math.abs(row.peers) : 0);
+  const text = fixed(value, Number.isInteger(value) && larger >= 10 ? 0 : Math.min(2, decimalsFor(larger)));
+  return row.unit ? `${text} ${row.unit}` : text;
+}
+
+function against(row: Evidence): string {
+  if (typeof row.value !== "number" || typeof row.peers !== "number" || row.peers === 0) return "";
+  if (row.unit === "fraction" || row.unit === "%") return "";
+  const ratio = row.value / row.peers;
+  return ratio >= 3 ? `× ${fixed(ratio, ratio >= 10 ? 0 : 1)}` : signedPercent(ratio - 1);
+}

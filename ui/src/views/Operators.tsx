@@ -1,0 +1,79 @@
+// One communication operator over its ranks: moving data, waiting before the first byte, waiting later.
+import { useCallback, useMemo, useState } from "preact/hooks";
+import { RankBars, type Bar } from "../charts/RankBars";
+import { Empty, Section } from "../components/Section";
+import type { Columns } from "../data/columns";
+import { duration } from "../format/numbers";
+import { useText, type Key, type Text } from "../i18n/text";
+import { kindName } from "./Collectives";
+import { useScene } from "./context";
+
+const PIECES = ["transit", "sync", "wait", "idle"] as const;
+const COLORS = ["exposed", "waiting-deep", "waiting", "free"];
+
+export function Operators() {
+  const t = useText();
+  const { document, cluster, focus } = useScene();
+  const { operators, operator_times: times } = document.tables;
+  const ids = operators.num("id");
+  const [chosen, setChosen] = useState(operators.length ? ids[0] : 0);
+  const bars = useMemo(
+    () => barsOf(times, chosen).sort((a, b) => (cluster.place.get(a.rank) ?? 0) - (cluster.place.get(b.rank) ?? 0)),
+    [times, chosen, cluster],
+  );
+  const tip = useCallback((bar: Bar) => ({
+    title: `${t("Rank", { n: bar.rank })} · ${cluster.byRank.get(bar.rank)?.host ?? ""}`,
+    lines: [
+      [t("operators.elapse"), duration(bar.up.reduce((a, b) => a + b, 0))],
+      ...PIECES.map((piece, i): [string, string] => [t(`operators.${piece}` as Key), duration(bar.up[i])]),
+    ] as [string, string][],
+  }), [cluster, t]);
+  if (operators.length === 0) {
+    return <Section id="operators" title={t("operators.title")}><Empty title={t("operators.empty")} text={t("operators.empty.text")} /></Section>;
+  }
+  return (
+    <Section id="operators" title={t("operators.title")}>
+      <div class="controls">
+        <label>
+          {t("operators.pick")}{" "}
+          <select value={String(chosen)} onChange={(event) => setChosen(Number(event.currentTarget.value))}>
+            {(["class", "single"] as const).map((what) => (
+              <optgroup key={what} label={t(what === "class" ? "operators.classes" : "operators.singles")}>
+                {operators.text("what").map((is, i) => is === what && (
+                  <option key={i} value={String(ids[i])}>{nameOf(operators, i, t)}</option>
+                ))}
+              </optgroup>
+            ))}
+          </select>
+        </label>
+      </div>
+      <RankBars bars={bars} colors={COLORS} marked={focus.ranks} tip={tip} label={t("arrivals.label", { n: bars.length })} />
+      <ul class="legend">
+        {PIECES.map((piece, i) => <li key={piece}><i class={COLORS[i]} />{t(`operators.${piece}` as Key)}</li>)}
+      </ul>
+    </Section>
+  );
+}
+
+function barsOf(times: Columns, id: number): Bar[] {
+  const [ids, rank, elapse, transit, wait, sync] =
+    ["id", "rank", "elapse", "transit", "wait", "sync"].map((name) => times.num(name));
+  const bars: Bar[] = [];
+  for (let i = 0; i < times.length; i++) {
+    if (ids[i] !== id) continue;
+    const [moving, waiting, before] = [transit[i] || 0, wait[i] || 0, sync[i] || 0];
+    bars.push({
+      rank: rank[i],
+      up: [moving, before, Math.max(0, waiting - before), Math.max(0, (elapse[i] || 0) - moving - waiting)],
+    });
+  }
+  return bars;
+}
+
+function nameOf(operators: Columns, i: number, t: Text): string {
+  const members = t("operators.members", { n: operators.num("members")[i] });
+  const kind = kindName(operators.text("kind")[i] ?? "", t);
+  const name = operators.text("name")[i];
+  if (!name) return `${operators.text("op")[i]} · ${kind} · ${members}`;
+  return `${name} · ${t("steps.tip", { n: operators.num("step")[i] })} · ${kind} · ${members}`;
+}

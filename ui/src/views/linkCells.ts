@@ -1,0 +1,101 @@
+// Links as matrix cells, by rank or by host, on one colour scale per metric.
+import { categoryFraction } from "../charts/color";
+import type { MatrixCell } from "../charts/Matrix";
+import type { Axis } from "../charts/matrixAxes";
+import { clamp, logFraction } from "../charts/scale";
+import type { Cluster } from "../data/cluster";
+import type { Columns } from "../data/columns";
+import { linkKey, type Focus } from "../data/focus";
+import type { LinkRow, Metric, Reference } from "../data/links";
+
+export interface LinkPart {
+  transport: string;
+  links: number;
+  bytes: number;
+  time: number;
+  bandwidth: number;
+  utilisation: number;
+}
+
+export interface LinkCell extends MatrixCell {
+  title: string;
+  parts: LinkPart[];
+}
+
+export interface MatrixView {
+  cluster: Cluster;
+  rows: LinkRow[];
+  metric: Metric;
+  speeds: Map<string, Reference>;
+  names: string[];
+  focus: Focus;
+}
+
+export interface Cells {
+  axis: Axis;
+  cells: LinkCell[];
+  values: number[];
+}
+
+export function rankCells(view: MatrixView): Cells {
+  const { cluster, rows, speeds, focus } = view;
+  const cells = new Map<string, LinkCell>();
+  for (const link of rows) {
+    const [row, column] = [cluster.place.get(link.src), cluster.place.get(link.dst)];
+    if (row === undefined || column === undefined) continue;
+    const key = linkKey(link.src, link.dst);
+    const cell = cells.get(key) ?? { row, column, fraction: NaN, marked: focus.links.has(key), title: `${link.src} → ${link.dst}`, parts: [] };
+    cell.parts.push({ ...link, links: 1, utilisation: link.bandwidth / (speeds.get(link.transport)?.speed ?? NaN) });
+    cells.set(key, cell);
+  }
+  const boundaries = cluster.hosts.map((host) => cluster.place.get(host.ranks[0]?.rank ?? -1) ?? 0);
+  const axis: Axis = { count: cluster.order.length, boundaries, names: false, label: (place) => String(cluster.order[place]?.rank ?? "") };
+  return colored([...cells.values()], axis, view);
+}
+
+export function hostCells(view: MatrixView, table: Columns, transport: string): Cells {
+  const { cluster, speeds, focus } = view;
+  const place = new Map(cluster.hosts.map((host) => [host.name, host.index]));
+  const marked = new Set(
+    [...focus.links].map((key) => key.split("-").map((rank) => cluster.byRank.get(Number(rank))?.host).join(" → ")),
+  );
+  const [src, dst, transports] = [table.text("src"), table.text("dst"), table.text("transport")];
+  const cells = new Map<string, LinkCell>();
+  for (let i = 0; i < table.length; i++) {
+    const kind = transports[i] ?? "?";
+    const [row, column] = [place.get(src[i] ?? ""), place.get(dst[i] ?? "")];
+    if (row === undefined || column === undefined || (transport && kind !== transport)) continue;
+    const title = `${src[i]} → ${dst[i]}`;
+    const cell = cells.get(title) ?? { row, column, fraction: NaN, marked: marked.has(title), title, parts: [] };
+    const [bytes, time] = [table.num("bytes")[i], table.num("time")[i]];
+    const bandwidth = bytes / (time * 1e6);
+    cell.parts.push({ transport: kind, links: table.num("links")[i], bytes, time, bandwidth, utilisation: bandwidth / (speeds.get(kind)?.speed ?? NaN) });
+    cells.set(title, cell);
+  }
+  const axis: Axis = { count: cluster.hosts.length, boundaries: [], names: true, label: (at) => cluster.hosts[at]?.name ?? "" };
+  return colored([...cells.values()], axis, view);
+}
+
+/** A cell with several transports has the colour of the one it spends most time on. */
+function colored(cells: LinkCell[], axis: Axis, { metric, names }: MatrixView): Cells {
+  const main = (cell: LinkCell): LinkPart => cell.parts.reduce((most, part) => (part.time > most.time ? part : most));
+  if (metric === "transport") {
+    const fraction = (cell: LinkCell): number => categoryFraction(names.indexOf(main(cell).transport), names.length);
+    return { axis, cells: cells.map((cell) => ({ ...cell, fraction: fraction(cell) })), values: [] };
+  }
+  const values = cells.map((cell) => main(cell)[metric]);
+  const { fraction } = scaleFor(metric, values);
+  return { axis, cells: cells.map((cell, i) => ({ ...cell, fraction: fraction(values[i]) })), values };
+}
+
+/** Speeds from zero on a straight scale; bytes and time span decades and get a logarithmic one. */
+export function scaleFor(metric: Metric, values: number[]): { fraction: (value: number) => number; ends: [number, number] } {
+  const known = values.filter((value) => Number.isFinite(value) && value > 0);
+  const high = known.reduce((most, value) => Math.max(most, value), 0) || 1;
+  const low = known.reduce((least, value) => Math.min(least, value), high);
+  if (metric === "bytes" || metric === "time") {
+    const scale = logFraction(low, high);
+    return { ends: [low, high], fraction: (value) => (Number.isFinite(value) ? scale(value) : NaN) };
+  }
+  return { ends: [0, high], fraction: (value) => (Number.isFinite(value) ? clamp(value / high, 0, 1) : NaN) };
+}
