@@ -18,6 +18,7 @@ demo: $(STAMP) ## simulate a 16-card cluster with a fault nobody tells the reade
 	rm -rf demo/run
 	$(BIN)/paceline simulate demo/run --fault random --seed 7
 	$(BIN)/paceline show demo/run
+	$(BIN)/paceline diagnose demo/run
 
 test: $(STAMP) system lint ## the whole suite
 	$(BIN)/python -m pytest -n 2

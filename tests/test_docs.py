@@ -21,7 +21,7 @@ def test_tables_page_is_what_the_vocabulary_says() -> None:
 
 def test_every_command_is_in_both_readmes_and_has_an_example() -> None:
     for command in COMMANDS:
-        name = command.__name__
+        name = command.__name__.replace("_", "-")
         assert f"paceline {name}" in (ROOT / "README.md").read_text()
         assert f"paceline {name}" in (ROOT / "README.zh.md").read_text()
         assert "Example:" in (command.__doc__ or "")

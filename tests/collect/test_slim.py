@@ -43,7 +43,7 @@ def test_re_encoded_tables_are_the_same_in_a_tenth(tmp_path: Path, layout: str) 
     for name in before:
         # Exported times are on the cluster's clock already: there is no offset left to tell.
         left_out = 4 if name == "ranks" else None
-        assert _without(after[name], left_out) == _without(before[name], left_out), name
+        assert _alike(_without(after[name], left_out), _without(before[name], left_out)), name
 
 
 @pytest.mark.parametrize("layout", ["ascend-text", "mindinsight", "msadvisor"])
@@ -62,6 +62,19 @@ def test_hccl_keeps_steps_and_communication(tmp_path: Path, layout: str) -> None
 
 def _without(rows: list[tuple[Any, ...]], column: int | None) -> list[tuple[Any, ...]]:
     return rows if column is None else [row[:column] + row[column + 1 :] for row in rows]
+
+
+def _alike(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> bool:
+    """The same, but for timestamps within a microsecond: the clock is estimated anew from aligned times."""
+    return len(ours) == len(theirs) and all(
+        a == b or (_is_time(a) and _is_time(b) and abs(a - b) <= 1000)
+        for left, right in zip(ours, theirs, strict=True)
+        for a, b in zip(left, right, strict=True)
+    )
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int) and value > 10**12
 
 
 def test_all_keeps_everything(tmp_path: Path) -> None:

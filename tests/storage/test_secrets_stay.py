@@ -43,6 +43,7 @@ def test_not_in_output_errors_or_tracebacks(
         done = paceline(*words, env=env)
         assert (done.returncode == 0) is (fault is None)
         said += [done.stdout, done.stderr]
+    proxy.fault = lambda _: None
     wrong = paceline(*debug, "ls", f"s3://{faulty}", env=env | {"AWS_SECRET_ACCESS_KEY": s3.secret[::-1]})
     assert wrong.returncode != 0 and s3.secret[::-1] not in wrong.stderr
     assert_nowhere(s3, *said, wrong.stdout, wrong.stderr, files_below(tmp_path / "cache", tmp_path / "home"))

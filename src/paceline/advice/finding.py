@@ -84,4 +84,6 @@ class Diagnosis:
 
 def ranked(findings: list[Finding]) -> tuple[Finding, ...]:
     """By gain; what has none by severity, then by confidence."""
-    return tuple(sorted(findings, key=lambda f: (-round(f.gain.percent, 2), SEVERITIES.index(f.severity), -f.confidence)))
+    return tuple(
+        sorted(findings, key=lambda f: (-round(f.gain.percent, 2), SEVERITIES.index(f.severity), -f.confidence))
+    )

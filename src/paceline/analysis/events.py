@@ -24,7 +24,10 @@ PAIR_TOLERANCE_NS = 500_000
 
 _EVENTS = """
     WITH chosen AS (
-        SELECT rank, coalesce(step, 0) AS step, coalesce("group", name) AS tie, op, coalesce(sequence, -1) AS sequence,
+        SELECT rank, coalesce(step, 0) AS step, op,
+               -- Without a group, sends and receives have different names on both sides: one pot, paired by their ends.
+               coalesce("group", if(op IN ('send', 'receive', 'send_receive'), 'p2p', name)) AS tie,
+               coalesce(sequence, -1) AS sequence,
                coalesce(peer, -1) AS peer, start, greatest(duration, 0) AS duration, coalesce(bytes, -1) AS bytes
         FROM collectives
         WHERE start IS NOT NULL AND duration IS NOT NULL {steps}

@@ -90,19 +90,6 @@ def steadied(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]], *
     return replace(costs, work=work)
 
 
-def dealt_evenly(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]]) -> Costs:
-    """Peers share the work of each place of each step: everybody gets the mean."""
-    line = replay.timeline
-    work, overlap = costs.work.copy(), costs.overlap.copy()
-    width = int(line.place.max()) + 1 if len(line.place) else 1
-    for ranks in classes:
-        rows = np.flatnonzero(np.isin(line.events.rank, ranks))
-        _, group = np.unique(line.step[rows] * width + line.place[rows], return_inverse=True)
-        for values in (work, overlap):
-            values[rows] = (np.bincount(group, values[rows]) / np.bincount(group))[group]
-    return replace(costs, work=work, overlap=overlap)
-
-
 def balanced(replay: Replay, costs: Costs, groups: Iterable[tuple[int, ...]]) -> Costs:
     """Every group of ranks (stages) with the same own time: their mean, step by step."""
     own = replay.timeline.own_time()

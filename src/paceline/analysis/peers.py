@@ -60,8 +60,7 @@ class Excess:
 def peer_classes(line: Timeline, stages: NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
     """Places of ranks by (stage, program); the program is how many events of which kind a step usually has."""
     events = line.events
-    ops, codes = np.unique(events.op.astype(str), return_inverse=True)
-    kind = codes * 100_003 + events.members[events.instance]
+    kind = np.unique(events.op.astype(str), return_inverse=True)[1]
     classes: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for place in range(len(events.ranks)):
         rows = np.flatnonzero((events.rank == place) & ~line.is_end)

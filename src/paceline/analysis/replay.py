@@ -55,7 +55,8 @@ class Outcome:
         previous = np.concatenate([self.begin[:, None], self.step_ends[:, :-1]], axis=1)
         lengths = self.step_ends - previous
         counted = np.maximum(1, (~np.isnan(lengths)).sum(axis=0))
-        return np.nan_to_num(lengths).sum(axis=0) / counted
+        means: Floats = np.nan_to_num(lengths).sum(axis=0) / counted
+        return means
 
     @property
     def step_time(self) -> float:

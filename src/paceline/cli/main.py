@@ -13,6 +13,7 @@ import typer
 from paceline import __version__
 from paceline.cli.collect import collect
 from paceline.cli.copy import copy
+from paceline.cli.diagnose import diagnose
 from paceline.cli.export import export
 from paceline.cli.kb import kb
 from paceline.cli.ls import ls
@@ -21,6 +22,7 @@ from paceline.cli.simulate import simulate
 from paceline.cli.slim import slim
 from paceline.cli.sql import sql
 from paceline.cli.sync import sync
+from paceline.cli.what_if import what_if
 from paceline.errors import PacelineError
 
 app = typer.Typer(
@@ -32,9 +34,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-COMMANDS: tuple[Callable[..., Any], ...] = (show, sql, export, simulate, copy, sync, ls, slim, collect, kb)
+COMMANDS: tuple[Callable[..., Any], ...] = (
+    diagnose,
+    what_if,
+    show,
+    sql,
+    export,
+    simulate,
+    copy,
+    sync,
+    ls,
+    slim,
+    collect,
+    kb,
+)
 for command in COMMANDS:
-    app.command()(command)
+    app.command(command.__name__.replace("_", "-"))(command)
 
 
 @app.callback()

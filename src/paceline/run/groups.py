@@ -31,7 +31,7 @@ _ENDS = """
     ),
     -- A family: same operation, same bytes on average, same ranks.
     families AS (
-        SELECT name, op, avg(bytes)::BIGINT AS bytes, list_sort(list(DISTINCT rank)) AS ranks
+        SELECT name, op, max(bytes)::BIGINT AS bytes, list_sort(list(DISTINCT rank)) AS ranks
         FROM named GROUP BY name, op HAVING count(DISTINCT rank) > 1
     )
     SELECT op, families.bytes, ranks, name, step, sequence, list([finish, rank] ORDER BY finish) AS ends

@@ -99,6 +99,14 @@ _CLOCKED = {"steps": ("start", "end"), "kernels": ("start",), "collectives": ("s
             "counters": ("time",), "memory": ("time",)}  # fmt: skip
 
 _GROUPED = ("collectives", "packets")
+# Where the group had to be worked out, the recording counts executions of each operator name; inside the group the
+# operator's number makes (group, op, sequence) one collective again.
+_SEQUENCE = """
+    if(stored."group" IS NULL AND inferred_group IS NOT NULL,
+       stored.sequence * 10000000000
+           + coalesce(TRY_CAST(regexp_extract(name, '([0-9]+)[^0-9]*$', 1) AS BIGINT), hash(name) % 1000000000)::BIGINT,
+       stored.sequence)
+"""
 
 DEPENDS: dict[str, frozenset[str]] = {
     name: frozenset({name} | ({"collectives"} if name in (*_CLOCKED, *_GROUPED) else set())) for name in TABLES
@@ -125,6 +133,7 @@ def public(name: str) -> str:
     joined = " LEFT JOIN clock USING (rank)" if name in _CLOCKED else ""
     if name in _GROUPED:
         columns = columns.replace('stored."group"', 'coalesce(stored."group", inferred_group) AS "group"')
+        columns = columns.replace('stored."sequence"', f"{_SEQUENCE} AS sequence")
         joined += " LEFT JOIN inferred USING (name, rank)"
     return f"SELECT {columns} FROM raw.{name} AS stored{joined}"
 

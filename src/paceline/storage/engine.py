@@ -247,10 +247,7 @@ class _Large:
         if number not in upload.done:
 
             def move() -> str:
-                data = engine._source.read(item, number * self._part, length)
-                found = md5(data)
-                upload.put(number, data, found)
-                return found
+                return upload.put(number, engine._source.read(item, number * self._part, length))
 
             self._sums[number] = engine._retry(move)
             engine._journal.part(item, number, self._sums[number])

@@ -112,7 +112,7 @@ class SshStore:
             raise FullError(f"{self.url}/{key}: no space left on that host")
         # No shell or no md5sum over there, or something that SFTP can put into words.
         upload = self.begin(key, len(data), max(1, len(data)), None)
-        upload.put(0, data, md5)
+        upload.put(0, data)
         return upload.finish([md5])
 
     def begin(self, key: str, size: int, part: int, resume: Resume | None) -> SshUpload:
@@ -242,7 +242,7 @@ class SshUpload:
         self.state = self._partial = partial
         self.done = done
 
-    def put(self, number: int, data: Data, md5: str) -> None:
+    def put(self, number: int, data: Data) -> str:
         import asyncssh
 
         flags = asyncssh.FXF_WRITE | asyncssh.FXF_CREAT
@@ -253,6 +253,7 @@ class SshUpload:
 
         with self._store._explained(self._key):
             self._store._connection.use(work)
+        return md5(data)
 
     def finish(self, sums: Sequence[str]) -> Item:
         target = self._store._path(self._key)

@@ -89,7 +89,9 @@ class Upload(Protocol):
         """Parts that are already there (0-based number → MD5)."""
         ...
 
-    def put(self, number: int, data: Data, md5: str) -> None: ...
+    def put(self, number: int, data: Data) -> str:
+        """Store a part, verified; returns its MD5."""
+        ...
 
     def finish(self, sums: Sequence[str]) -> Item:
         """Check against the parts' MD5s and make visible, in one step."""

@@ -45,11 +45,13 @@ def small_packets(case: Case) -> list[Finding]:
         if rate >= REACHED * nominal.bandwidth:
             continue
         typical = max(small, key=lambda row: row[1])[0]
-        findings.append(_small_packets(case, transport, typical, rate, nominal.bandwidth))
+        findings.append(
+            _small_packets(case, transport, typical, sum(row[1] for row in small) / moved, rate, nominal.bandwidth)
+        )
     return _merged(findings)
 
 
-def _small_packets(case: Case, transport: str, typical: int, rate: float, nominal: float) -> Finding:
+def _small_packets(case: Case, transport: str, typical: int, share: float, rate: float, nominal: float) -> Finding:
     instances = _instances_by_transport(case, transport)
     return Finding(
         id="small-packets",
@@ -57,7 +59,7 @@ def _small_packets(case: Case, transport: str, typical: int, rate: float, nomina
         gain=case.gain(faster_transfers(case.replay.costs, instances, rate / nominal)),
         confidence=0.9,
         amount=f"{typical / 1e6:.2g} MB",
-        detail=f"{rate:.1f} GB/s",
+        detail=f"{100 * share:.0f} %",
         evidence=(
             Evidence("typical packet", round(typical / 1e6, 4), None, "MB"),
             Evidence("bandwidth", round(rate, 2), nominal, "GB/s"),
@@ -72,7 +74,10 @@ def _merged(findings: list[Finding]) -> list[Finding]:
 
 def _instances_by_transport(case: Case, transport: str) -> Rows:
     """Collectives of groups that use a transport."""
-    groups = [row[0] for row in case.rows(f"SELECT DISTINCT \"group\" FROM transfers WHERE transport = '{transport}' AND src <> dst")]
+    groups = [
+        row[0]
+        for row in case.rows(f"SELECT DISTINCT \"group\" FROM transfers WHERE transport = '{transport}' AND src <> dst")
+    ]
     events = case.line.events
     rows = np.flatnonzero(np.isin(events.tie.astype(str), [str(group) for group in groups]))
     return np.unique(events.instance[rows]).astype(np.int64)

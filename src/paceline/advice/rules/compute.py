@@ -152,7 +152,7 @@ def _confidence(case: Case, places: list[int]) -> float:
     known = ~np.isnan(case.excess.relative[places])
     share = float(over.sum() / max(1, known.sum()))
     margin = float(np.min(case.excess.usual[places])) / max(case.excess.threshold, 1e-9)
-    return round(min(0.99, share * (1 - 0.5 ** (1 + margin))), 2)
+    return round(float(min(0.99, share * (1 - 0.5 ** (1 + margin)))), 2)
 
 
 def _evidence(case: Case, places: list[int]) -> tuple[Evidence, ...]:

@@ -28,7 +28,9 @@ def input_bound(case: Case) -> list[Finding]:
     return [
         Finding(
             id="input-bound",
-            subject=Subject(ranks=tuple(place.rank for place in case.places), hosts=case.hosts_of(list(range(len(case.places))))),
+            subject=Subject(
+                ranks=tuple(place.rank for place in case.places), hosts=case.hosts_of(list(range(len(case.places))))
+            ),
             gain=case.gain(sooner(case.replay, case.replay.costs, less)),
             confidence=0.9,
             amount=f"{100 * float(np.median(share)):.0f} %",
@@ -53,18 +55,24 @@ def host_bound(case: Case) -> list[Finding]:
     return [
         Finding(
             id="host-bound",
-            subject=Subject(ranks=tuple(place.rank for place in case.places), hosts=case.hosts_of(list(range(len(case.places))))),
+            subject=Subject(
+                ranks=tuple(place.rank for place in case.places), hosts=case.hosts_of(list(range(len(case.places))))
+            ),
             gain=case.gain(less_own(case.replay, case.replay.costs, less)),
             confidence=0.85,
             amount=f"{100 * float(np.median(share)):.0f} %",
-            evidence=(Evidence("device idle between kernels", round(float(np.nanmedian(gaps)) / 1e6, 3), None, "ms a step"),),
+            evidence=(
+                Evidence("device idle between kernels", round(float(np.nanmedian(gaps)) / 1e6, 3), None, "ms a step"),
+            ),
         )
     ]
 
 
 def _memory_calls(case: Case) -> bool:
     """Whether device memory is allocated and freed during steps: then memory is the cause, see memory_pressure."""
-    rows = case.rows("SELECT count(*) FROM host_calls WHERE lower(name) LIKE '%malloc%' OR lower(name) LIKE '%aclrtfree%'")
+    rows = case.rows(
+        "SELECT count(*) FROM host_calls WHERE lower(name) LIKE '%malloc%' OR lower(name) LIKE '%aclrtfree%'"
+    )
     return bool(rows[0][0])
 
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Link, Subject
@@ -159,6 +160,7 @@ def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[
     findings = []
     for ranks in slow:
         instances = np.array(groups[ranks], dtype=np.int64)
+        size = float(np.median(_payload(case, instances)))
         named = case.ranks_of(list(ranks))
         ring = list(zip(named, (*named[1:], named[0]), strict=True))[: 1 if len(named) == 2 else None]
         hosts = {place.rank: place.host for place in case.places}
@@ -166,13 +168,23 @@ def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[
         findings.append(
             Finding(
                 id="slow-link",
-                subject=Subject(ranks=named, links=tuple(Link(a, b, "") for a, b in crossing), hosts=case.hosts_of(list(ranks))),
+                subject=Subject(
+                    ranks=named, links=tuple(Link(a, b, "") for a, b in crossing), hosts=case.hosts_of(list(ranks))
+                ),
                 gain=case.gain(faster_transfers(case.replay.costs, instances, reference / typical[ranks])),
                 confidence=0.8,
-                amount=f"{typical[ranks] / 1e6:.2f} ms",
-                detail=f"{reference / 1e6:.2f} ms",
+                amount=f"{size / typical[ranks]:.1f} GB/s",
+                detail=f"{size / reference:.1f} GB/s",
                 evidence=(Evidence("transfer", round(typical[ranks] / 1e6, 3), round(reference / 1e6, 3), "ms"),),
                 at_least="low",
             )
         )
     return findings
+
+
+def _payload(case: Case, instances: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bytes of the largest message any member of each collective recorded."""
+    events = case.line.events
+    most = np.zeros(events.instances, dtype=np.int64)
+    np.maximum.at(most, events.instance, events.bytes)
+    return most[instances]

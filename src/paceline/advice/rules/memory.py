@@ -31,7 +31,10 @@ def memory_pressure(case: Case) -> list[Finding]:
     return [
         Finding(
             id="memory-pressure",
-            subject=Subject(ranks=tuple(sorted(ranks)), hosts=tuple(sorted({p.host for p in case.places if p.host and p.rank in ranks}))),
+            subject=Subject(
+                ranks=tuple(sorted(ranks)),
+                hosts=tuple(sorted({p.host for p in case.places if p.host and p.rank in ranks})),
+            ),
             gain=case.gain(less_own(case.replay, case.replay.costs, less)),
             confidence=0.85,
             amount=f"{100 * worst:.0f} %",
@@ -62,9 +65,9 @@ def memory_imbalance(case: Case) -> list[Finding]:
             gain=case.no_gain(),
             confidence=0.9,
             amount=f"{100 * (worst[1] / worst[2] - 1):.0f} %",
-            evidence=(Evidence("peak of device memory", round(worst[1] / 2**30, 2), round(worst[2] / 2**30, 2), "GiB"),),
+            evidence=(
+                Evidence("peak of device memory", round(worst[1] / 2**30, 2), round(worst[2] / 2**30, 2), "GiB"),
+            ),
             at_least="medium",
         )
     ]
-
-

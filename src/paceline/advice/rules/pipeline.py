@@ -21,7 +21,10 @@ def stage_imbalance(case: Case) -> list[Finding]:
         return []
     # The fast half of each stage speaks for it, so that one slow rank does not look like a slow stage.
     own = nan_median(case.own)
-    typical = {stage: float(np.nanmedian(np.sort(own[list(ranks)])[: (len(ranks) + 1) // 2])) for stage, ranks in stages.items()}
+    typical = {
+        stage: float(np.nanmedian(np.sort(own[list(ranks)])[: (len(ranks) + 1) // 2]))
+        for stage, ranks in stages.items()
+    }
     mean = float(np.mean(list(typical.values())))
     worst = max(typical, key=lambda stage: typical[stage])
     if typical[worst] < UNEVEN * mean:
@@ -53,7 +56,7 @@ def pipeline_bubble(case: Case) -> list[Finding]:
         return []
     per_step = np.bincount(events.rank[received], minlength=len(case.places)) / np.maximum(1, line.known.sum(axis=1))
     micro_batches = float(np.median(per_step[per_step > 0]))
-    if 0 < len(stages) - 2:  # inner stages receive forward and backward
+    if len(stages) - 2 > 0:  # inner stages receive forward and backward
         inner = [place for place in range(len(case.places)) if 0 < case.stages[place] < len(stages) - 1]
         micro_batches = float(np.median(per_step[inner])) / 2 if inner else micro_batches
     bubble = (len(stages) - 1) / (micro_batches + len(stages) - 1)

@@ -6,7 +6,7 @@ import numpy as np
 
 from paceline.advice.case import Case, Floats
 from paceline.advice.finding import Evidence, Finding, Gain, Subject
-from paceline.analysis.fixes import dealt_evenly, like_peers, steadied
+from paceline.analysis.fixes import like_peers, scale_own, steadied
 from paceline.analysis.peers import nan_median
 
 STALL = 0.15
@@ -35,7 +35,11 @@ def _stalls(case: Case) -> list[Finding]:
     peak = (relative > max(STALL, 10 * noise)) & (unusual > max(STALL, 10 * noise))
     rows, columns = np.nonzero(peak)
     # A habit is not a one-off, and what happens to many ranks in many steps is no stall of one.
-    if not len(rows) or len(set(columns.tolist())) > max(1, relative.shape[1] // 3) or len(rows) > max(2, relative.shape[0] // 4):
+    if (
+        not len(rows)
+        or len(set(columns.tolist())) > max(1, relative.shape[1] // 3)
+        or len(rows) > max(2, relative.shape[0] // 4)
+    ):
         return []
     findings = []
     for column in sorted(set(columns.tolist())):
@@ -47,7 +51,9 @@ def _stalls(case: Case) -> list[Finding]:
         findings.append(
             Finding(
                 id="one-off-stall",
-                subject=Subject(ranks=case.ranks_of(places), hosts=case.hosts_of(places), steps=(int(case.line.steps[column]),)),
+                subject=Subject(
+                    ranks=case.ranks_of(places), hosts=case.hosts_of(places), steps=(int(case.line.steps[column]),)
+                ),
                 gain=Gain(mean, mean - lost / len(case.line.steps)),
                 confidence=0.95,
                 chronic=False,
@@ -74,7 +80,8 @@ def _uneven(case: Case) -> list[Finding]:
     shared = _shared_by_replicas(case, centred)
     dealt = shared > SHARED
     if dealt:
-        fixed = dealt_evenly(case.replay, case.replay.costs, case.classes)
+        # Ranks with less than the mean would only wait less: nobody waits for them.
+        fixed = scale_own(case.replay, case.replay.costs, 1 / (1 + np.maximum(0, np.nan_to_num(centred))))
     else:
         fixed = steadied(case.replay, case.replay.costs, case.classes, quantile=0.5)
     gain = case.gain(fixed)

@@ -1,0 +1,81 @@
+"""A diagnosis in words and as the public JSON, in English or Chinese."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from paceline.advice.finding import SCHEMA, Diagnosis, Finding, Subject
+from paceline.advice.knowledge import load_entry
+
+_MOST_NAMED = 8
+
+
+def as_json(diagnosis: Diagnosis, language: str) -> dict[str, Any]:
+    """The public JSON, schema "paceline.diagnosis/1"."""
+    return {
+        "schema": SCHEMA,
+        "run": diagnosis.run,
+        "replay": {"residual_percent": round(100 * diagnosis.residual, 2)},
+        "findings": [_finding(finding, language) for finding in diagnosis.findings],
+    }
+
+
+def title(finding: Finding, language: str) -> str:
+    text = load_entry(finding.id).text(language)
+    return text.title_for(who=who(finding.subject, language), amount=finding.amount, detail=finding.detail)
+
+
+def who(subject: Subject, language: str) -> str:
+    """Whom a finding is about, in a few words; "" when it is everybody."""
+    zh = language == "zh"
+    if subject.links:
+        link = subject.links[0]
+        transport = f" ({link.transport})" if link.transport else ""
+        return f"链路 {link.src} → {link.dst}{transport}" if zh else f"Link {link.src} → {link.dst}{transport}"
+    if subject.operators and subject.ranks:
+        return _join(subject.operators) + ("，" if zh else " on ") + _ranks(subject, language).lower()
+    if subject.operators:
+        return _join(subject.operators)
+    if subject.stages:
+        return f"流水线阶段 {_join(subject.stages)}" if zh else f"Stage {_join(subject.stages)}"
+    return _ranks(subject, language)
+
+
+def _ranks(subject: Subject, language: str) -> str:
+    zh = language == "zh"
+    if not subject.ranks:
+        return "所有卡" if zh else "Every rank"
+    named = _join(subject.ranks)
+    if len(subject.hosts) == 1 and len(subject.ranks) > 2:
+        return f"主机 {subject.hosts[0]}" if zh else f"Host {subject.hosts[0]}"
+    where = (f"（主机 {subject.hosts[0]}）" if zh else f" (host {subject.hosts[0]})") if len(subject.hosts) == 1 else ""
+    if zh:
+        return f"{named} 号卡{where}"
+    return f"Rank{'s' if len(subject.ranks) > 1 else ''} {named}{where}"
+
+
+def _join(values: tuple[object, ...]) -> str:
+    shown = ", ".join(map(str, values[:_MOST_NAMED]))
+    return shown + (f" … ({len(values)})" if len(values) > _MOST_NAMED else "")
+
+
+def _finding(finding: Finding, language: str) -> dict[str, Any]:
+    text = load_entry(finding.id).text(language)
+    subject = asdict(finding.subject)
+    return {
+        "id": finding.id,
+        "severity": finding.severity,
+        "confidence": finding.confidence,
+        "chronic": finding.chronic,
+        "subject": {key: list(value) for key, value in subject.items()},
+        "gain": {
+            "step_ms_now": round(finding.gain.step_ms_now, 3),
+            "step_ms_fixed": round(finding.gain.step_ms_fixed, 3),
+            "percent": round(finding.gain.percent, 2),
+        },
+        "title": title(finding, language),
+        "evidence": [asdict(entry) for entry in finding.evidence],
+        "advice": list(text.advice),
+        "see": f"kb/{finding.id}",
+    }
