@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from reading import FIXTURES, needs_fixtures
 
 import paceline
 from paceline.advice.engine import diagnose
 from paceline.advice.finding import Diagnosis
 from paceline.advice.present import as_json
 from paceline.simulate import ClusterSpec, Truth, simulate
+from reading import FIXTURES, needs_fixtures
 
 
 def examined(root: Path, *faults: str, layout: str = "ascend-text", spec: ClusterSpec | None = None) -> tuple[Diagnosis, Truth]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from reading import FIXTURES, needs_fixtures
 
 import paceline
 from paceline.advice.case import Case
 from paceline.advice.what_if import apply_fix
 from paceline.errors import UsageError
 from paceline.simulate import ClusterSpec, Truth, simulate
+from reading import FIXTURES, needs_fixtures
 
 SPEC = ClusterSpec(steps=3, detail_ranks=0)
 

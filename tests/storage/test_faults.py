@@ -18,9 +18,11 @@ from storage.trees import IMPATIENT, MIB, ODD_NAMES, QUICK, content, stored, vis
 
 
 def start(*words: object) -> subprocess.Popen[str]:
+    # A shell's background jobs are started with SIGINT ignored, and so would be what they start.
     return subprocess.Popen(
-        [str(PACELINE), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [str(PACELINE), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
 
 
 def kill(process: subprocess.Popen[str]) -> None:
@@ -79,6 +81,22 @@ def test_a_download_killed_in_the_middle_goes_on_with_what_is_missing(
     assert report.failures == []
     assert proxy.count(lambda request: request.is_read and "large.bin" in request.path) <= 9 - 3
     assert content(tmp_path / "back") == content(source)
+
+
+def test_ctrl_c_ends_soon_and_is_resumed(faulty: str, proxy: Proxy, tmp_path: Path) -> None:
+    source = write_tree(tmp_path / "source", large=96)  # thirteen parts
+    hold_after(proxy, 2, "is_part")
+    process = start("copy", source, f"s3://{faulty}/run", "--workers", 2)
+    assert proxy.held.wait(60)
+    process.send_signal(signal.SIGINT)
+    proxy.fault = lambda _: None
+    proxy.release.set()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in err
+    sent = proxy.count(lambda request: request.is_part)
+    assert sent < 13 and "large.bin" not in stored(f"s3://{faulty}/run")
+    assert transfer(source, f"s3://{faulty}/run", QUICK).failures == []
+    assert proxy.count(lambda request: request.is_part) == 13  # none twice
 
 
 def test_a_prune_killed_in_the_middle_loses_nothing(faulty: str, proxy: Proxy, tmp_path: Path) -> None:

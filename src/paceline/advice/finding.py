@@ -82,8 +82,15 @@ class Diagnosis:
     residual: float = 0.0
 
 
+STRUCTURAL = {"pipeline-bubble": 0.35}
+"""Findings that ask for another recipe rather than a repair stand behind repairs of similar gain."""
+
+
 def ranked(findings: list[Finding]) -> tuple[Finding, ...]:
     """By gain; what has none by severity, then by confidence."""
-    return tuple(
-        sorted(findings, key=lambda f: (-round(f.gain.percent, 2), SEVERITIES.index(f.severity), -f.confidence))
-    )
+
+    def order(finding: Finding) -> tuple[float, int, float]:
+        gain = finding.gain.percent * STRUCTURAL.get(finding.id, 1.0)
+        return -round(gain, 2), SEVERITIES.index(finding.severity), -finding.confidence
+
+    return tuple(sorted(findings, key=order))

@@ -89,7 +89,7 @@ class _Bounds:
         run.load(["steps"])
         where = "true" if chosen is None else f"step IN ({', '.join(map(str, chosen)) or 'NULL'})"
         rows = run.sql(
-            'SELECT rank, step, start, "end", duration, overlapped, exposed FROM steps '
+            'SELECT rank, step, start, "end", duration, overlapped, exposed, coalesce(data_wait, preparing) FROM steps '
             f"WHERE {where} AND step IS NOT NULL ORDER BY rank, step"
         ).fetchall()
         self.ranks = np.unique(np.concatenate([events.ranks, np.array([row[0] for row in rows], dtype=np.int64)]))
@@ -97,7 +97,7 @@ class _Bounds:
         self.steps = np.array(sorted(numbers), dtype=np.int64)
         shape = (len(self.ranks), len(self.steps))
         self.start, self.end, self.duration = (np.full(shape, np.nan) for _ in range(3))
-        self.overlapped, self.exposed = np.full(shape, np.nan), np.full(shape, np.nan)
+        self.overlapped, self.exposed, self.head = (np.full(shape, np.nan) for _ in range(3))
         self._fill(rows)
         self.first, self.last = self._event_limits(events)
         self._fit()
@@ -105,7 +105,7 @@ class _Bounds:
     def _fill(self, rows: list[tuple[int | None, ...]]) -> None:
         places = {rank: i for i, rank in enumerate(self.ranks.tolist())}
         numbers = {step: i for i, step in enumerate(self.steps.tolist())}
-        targets = (self.start, self.end, self.duration, self.overlapped, self.exposed)
+        targets = (self.start, self.end, self.duration, self.overlapped, self.exposed, self.head)
         for rank, step, *values in rows:
             for target, value in zip(targets, values, strict=True):
                 if value is not None:
@@ -132,7 +132,8 @@ class _Bounds:
             if np.isnan(self.start[row]).any() and known.any() and np.isfinite(self.first[row][known]).any():
                 before = np.concatenate([[0.0], np.cumsum(np.nan_to_num(self.duration[row]))[:-1]])
                 usable = known & np.isfinite(self.first[row])
-                begin = (self.first[row] - before)[usable].min()
+                # Nothing is known to happen before a step's first device work, so its first event comes after that.
+                begin = (self.first[row] - np.nan_to_num(self.head[row]) - before)[usable].min()
                 missing = known & np.isnan(self.start[row])
                 self.start[row, missing] = (begin + before)[missing]
                 self.end[row, missing] = (begin + before + self.duration[row])[missing]

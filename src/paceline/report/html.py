@@ -6,7 +6,9 @@ import base64
 import hashlib
 import html
 import json
+import math
 import os
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -114,8 +116,19 @@ def _json(report: ReportData, language: str) -> str:
         "warnings": list(report.warnings),
         "more_warnings": report.more_warnings,
         "unplaced_links": report.unplaced_links,
-        "diagnoses": dict(report.diagnoses),
+        "diagnoses": _finite(report.diagnoses),
         "tables": {name: table.packed() for name, table in report.tables.items()},
     }
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _finite(value: object) -> object:
+    """JSON knows no NaN: what is not a number is unknown, null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

@@ -56,15 +56,17 @@ class Engine:
         self._retry = Retry(speed.backoff, gate, self._stop)
         room = threading.Semaphore(speed.workers * 4)
         memory = _Memory(_MEMORY)
-        try:
-            with ThreadPoolExecutor(speed.workers) as pool:
+        with ThreadPoolExecutor(speed.workers) as pool:
+            try:
                 for size, piece in self._pieces(moves):
                     room.acquire()
                     self._submit(pool, piece, room, memory, size)
-        except BaseException:
-            # Ctrl-C: pieces on their way end, those that wait give up; the journal knows what is done.
-            self._stop.set()
-            raise
+                for _ in range(speed.workers * 4):
+                    room.acquire()  # all pieces are done when all room is free again
+            except BaseException:
+                # Ctrl-C: pieces on their way end, those that wait give up; the journal knows what is done.
+                self._stop.set()
+                raise
         if self._crash is not None:
             raise self._crash
         self._report.retries += self._retry.retries

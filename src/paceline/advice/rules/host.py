@@ -12,6 +12,8 @@ from paceline.analysis.peers import nan_median
 INPUT_SHARE = 0.05
 FREE_SHARE = 0.08
 CPU_SHARE = 0.03
+MOST = 0.25
+"""Three quarters of the ranks must suffer before it is everybody's trouble; single ranks are rules/compute.py's."""
 USUAL_START = 0.01
 """Share of a step that beginning it takes anyway."""
 
@@ -21,7 +23,7 @@ def input_bound(case: Case) -> list[Finding]:
     wait = case.matrix("coalesce(data_wait, preparing)")
     share = nan_median(wait / (case.step_ms * 1e6)) if case.step_ms else np.zeros(0)
     share = share[~np.isnan(share)]
-    if not len(share) or float(np.median(share)) < INPUT_SHARE:
+    if not len(share) or float(np.quantile(share, MOST)) < INPUT_SHARE:
         return []
     usual = USUAL_START * case.step_ms * 1e6
     less = np.maximum(0, np.nan_to_num(wait) - usual)
@@ -46,7 +48,7 @@ def host_bound(case: Case) -> list[Finding]:
     gaps = np.maximum(0, free - begin)
     share = nan_median(gaps / (case.step_ms * 1e6)) if case.step_ms else np.zeros(0)
     share = share[~np.isnan(share)]
-    if not len(share) or float(np.median(share)) < FREE_SHARE:
+    if not len(share) or float(np.quantile(share, MOST)) < FREE_SHARE:
         return []
     pressed = _memory_calls(case)
     if pressed:

@@ -48,6 +48,8 @@ def _stalls(case: Case) -> list[Finding]:
         lost = float(case.replay.base.step_times[column] - fixed.step_times[column]) / 1e6
         now = float(case.replay.base.step_times[column]) / 1e6
         mean = float(np.mean(case.replay.base.step_times)) / 1e6
+        if lost < 0.02 * case.step_ms:
+            continue  # nobody waited for it
         findings.append(
             Finding(
                 id="one-off-stall",
