@@ -4,7 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test system lint bench clean help
+UI := src/paceline/report/static/report.js
+UI_SOURCES := $(shell find ui/src -type f) ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
+
+.PHONY: demo test ui system lint bench clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -14,18 +17,29 @@ $(STAMP): pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## simulate a 16-card cluster with a fault nobody tells the reader about, and look at it
+ui/node_modules/.package-lock.json: ui/package-lock.json
+	cd ui && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(UI): ui/node_modules/.package-lock.json $(UI_SOURCES)
+	cd ui && npm run --silent build
+
+ui: $(UI) ## type-check and build the report's page
+
+demo: $(STAMP) $(UI) ## simulate a 16-card cluster with a fault nobody tells the reader about, and look at it
 	rm -rf demo/run
 	$(BIN)/paceline simulate demo/run --fault random --seed 7
 	$(BIN)/paceline show demo/run
-	$(BIN)/paceline diagnose demo/run
 
-test: $(STAMP) system lint ## the whole suite
+test: $(STAMP) $(UI) system lint ## the whole suite
+	cd ui && npm test --silent
 	$(BIN)/python -m pytest -n 2
 
-system: ## what the tests need of the machine: a real sshd, openssl, ps
+system: ## what the tests need of the machine: a real sshd, openssl, ps, a browser
 	@[ -x /usr/sbin/sshd ] && command -v openssl >/dev/null && command -v ps >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq openssh-server openssl procps >/dev/null; }
+	@command -v chromium >/dev/null && ls /usr/share/fonts/truetype/wqy >/dev/null 2>&1 || \
+	  { apt-get update -qq && apt-get install -y -qq chromium fonts-wqy-zenhei >/dev/null; }
 
 lint: $(STAMP) ## formatting, style, types, and the one-way road
 	$(BIN)/ruff check .
@@ -38,4 +52,4 @@ bench: $(STAMP) ## us and the peers side by side
 	$(BIN)/python benchmarks/transfer.py
 
 clean: ## remove what make made
-	rm -rf $(VENV) demo benchmarks/work
+	rm -rf $(VENV) demo benchmarks/work ui/node_modules src/paceline/report/static

@@ -101,14 +101,15 @@ function GainBar({ finding }: { finding: Finding }) {
 
 function EvidenceTable({ evidence }: { evidence: Evidence[] }) {
   const t = useText();
+  const compared = evidence.some((row) => row.peers !== null && row.peers !== undefined);
   return (
     <table class="evidence">
       <thead>
         <tr>
           <th class="text" scope="col">{t("finding.evidence")}</th>
           <th scope="col">{t("finding.value")}</th>
-          <th scope="col">{t("finding.peers")}</th>
-          <th scope="col">{t("finding.ratio")}</th>
+          {compared && <th scope="col">{t("finding.peers")}</th>}
+          {compared && <th scope="col">{t("finding.ratio")}</th>}
         </tr>
       </thead>
       <tbody>
@@ -116,8 +117,8 @@ function EvidenceTable({ evidence }: { evidence: Evidence[] }) {
           <tr key={i}>
             <td class="text">{row.metric}</td>
             <td>{figure(row.value, row)}</td>
-            <td>{figure(row.peers ?? null, row)}</td>
-            <td>{against(row)}</td>
+            {compared && <td>{figure(row.peers ?? null, row)}</td>}
+            {compared && <td>{against(row)}</td>}
           </tr>
         ))}
       </tbody>

