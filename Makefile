@@ -30,6 +30,7 @@ demo: $(STAMP) $(UI) ## simulate a 16-card cluster with a fault nobody tells the
 	rm -rf demo/run
 	$(BIN)/paceline simulate demo/run --fault random --seed 7
 	$(BIN)/paceline show demo/run
+	$(BIN)/paceline diagnose demo/run
 
 test: $(STAMP) $(UI) system lint ## the whole suite
 	cd ui && npm test --silent
