@@ -67,7 +67,10 @@ def _options(
 def main() -> None:
     """Entry point: one sentence on stderr for what a person can act on, exit codes that mean something."""
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
+        if code:
+            # Typer returns the code of an Exit, and 130 for Ctrl-C, instead of raising.
+            raise KeyboardInterrupt if code == 130 else SystemExit(code)
     except PacelineError as error:
         if os.environ.get("PACELINE_DEBUG"):
             raise
