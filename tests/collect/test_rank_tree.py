@@ -69,4 +69,4 @@ def test_a_source_over_ssh_opens_like_a_local_one(hosts: list[SshHost], tmp_path
 
 def test_nothing_there_is_one_sentence(bucket: str, tmp_path: Path) -> None:
     done = paceline("show", f"s3://{bucket}/nowhere", env=env())
-    assert done.returncode == 2 and "no profile there" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "nothing there" in done.stderr and "Traceback" not in done.stderr

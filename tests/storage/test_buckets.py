@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.errors import UsageError
 from paceline.storage.file import FileStore
 from paceline.storage.location import parse
 from paceline.storage.opening import open_store
@@ -163,6 +164,11 @@ def test_ls_shows_one_level_or_all_as_text_or_json(bucket: str, tmp_path: Path) 
     assert '{"key": "many/0/1.bin", "size": 20000}' in all_of_it.stdout.splitlines()
     nothing = paceline("ls", f"s3://{bucket}/nowhere", env=_keys())
     assert nothing.returncode == 2 and "nothing there" in nothing.stderr
+
+
+def test_a_prefix_with_nothing_below_is_an_error_not_an_empty_copy(bucket: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing there"):
+        transfer(f"s3://{bucket}/typo", tmp_path / "back", QUICK)
 
 
 def test_a_missing_bucket_is_named(bucket: str, tmp_path: Path) -> None:

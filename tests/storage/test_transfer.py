@@ -87,6 +87,11 @@ def test_local_targets_are_never_pruned(tmp_path: Path) -> None:
     assert "many/0/0.bin" in content(tmp_path / "to")
 
 
+def test_a_source_that_is_not_there_is_an_error_not_an_empty_copy(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file or directory"):
+        transfer(tmp_path / "nowhere", tmp_path / "b", QUICK)
+
+
 def test_a_target_inside_the_source_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="lies inside the source"):
         transfer(write_tree(tmp_path / "a"), tmp_path / "a" / "b")

@@ -24,7 +24,7 @@ def localize(source: str | Path, needed: Rule = for_diagnosis, *, progress: OnPr
     report.raise_failures()
     found = target / parse(url).name
     if not found.exists():
-        raise UsageError(f"{url}: no profile there", hint="paceline ls shows what is; check bucket and prefix")
+        raise UsageError(f"{url}: no profile there", hint="nothing of it is a file that readers open")
     if found.is_dir():
         _forget_removed(found, report.present)
     return found

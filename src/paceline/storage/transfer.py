@@ -53,6 +53,8 @@ def transfer(source: str | Path, target: str | Path, options: Options | None = N
         where, name = _file_target(str(target), end, start.name)
         only = Options(lambda key: key == item.key, lambda _: name, options.prune, options.speed, options.progress)
         return transfer_between(store, open_store(where), only, listed=[item])
+    if start.scheme == "file" and not Path(start.path).exists():
+        raise UsageError(f"{start.path}: no such file or directory")
     return transfer_between(open_store(start), open_store(end), options)
 
 
@@ -99,7 +101,10 @@ class _Transfer:
             self._free_target(wanted)
 
     def _listing(self) -> list[Item]:
-        return patiently(self._options.speed.backoff, lambda: list(self._source.items()))
+        found = patiently(self._options.speed.backoff, lambda: list(self._source.items()))
+        if not found and not self._source.local:
+            raise UsageError(f"{self._source.url}: nothing there", hint="paceline ls shows what is; check the name")
+        return found
 
     def _refreshed(self, listed: Sequence[Item]) -> list[Item]:
         return [self._source.stat(item.key) or item for item in listed]
