@@ -40,12 +40,8 @@ _TIMELINE = """
 
 def export_tables(run: Run, target: Path, kind: str, *, ranks: str | None = None) -> dict[str, int]:
     """Write every table that has rows into a new directory; returns table → rows."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{target}: exists already", hint="give a new directory with --output")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     chosen = rank_condition(ranks)
-    try:
+    with new_directory(target) as scratch:
         run.load(TABLE_NAMES)
         written = {}
         for name in TABLE_NAMES:
@@ -58,13 +54,24 @@ def export_tables(run: Run, target: Path, kind: str, *, ranks: str | None = None
             rows.write_parquet(path, compression="zstd") if kind == "parquet" else rows.write_csv(path)
             written[name] = count
         (scratch / "paceline.json").write_text(json.dumps({"schema": SCHEMA, "tables": written}, indent=2) + "\n")
+    return written
+
+
+@contextmanager
+def new_directory(target: Path) -> Iterator[Path]:
+    """A scratch directory that becomes `target` when all went well; what exists already is never touched."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"{target}: exists already", hint="give a new directory with --output")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield scratch
         scratch.chmod(0o755)
         if target.exists():
             target.rmdir()
         os.replace(scratch, target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return written
 
 
 def export_chrome_trace(run: Run, target: Path, *, ranks: str | None = None) -> int:
