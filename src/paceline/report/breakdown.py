@@ -9,9 +9,11 @@ from paceline.run.run import Run
 def rank_breakdown(run: Run, chosen: str) -> Table:
     """Per rank the mean step in ms, split into parts that add up to it.
 
-        step       = compute + overlapped + exposed + waiting + free + data
-        waiting    = bubble + (exposed - bubble) · wait share of the rank's collectives   (not sent: who waits is no cause)
-        own        = step - exposed - waiting: what the rank itself takes, whatever the others do
+        step    = compute + overlapped + exposed + waiting + free + data
+        waiting = bubble + (exposed - bubble) · wait share of the rank's collectives
+
+    The wait share is sum(wait) / sum(duration) as the device recorded it. Devices that record no wait (or 0 always) get
+    it from the arrivals: the last to arrive - own arrival, at most the time inside the collective.
 
     Recordings that only know iteration interval, forward/backward and tail give data, compute and free from these.
     """
@@ -19,9 +21,16 @@ def rank_breakdown(run: Run, chosen: str) -> Table:
         run,
         f"""
         WITH
+        stays AS (
+            SELECT rank, wait, duration, CASE
+                WHEN "group" IS NOT NULL AND sequence IS NOT NULL AND op <> 'send'
+                THEN least(duration, max(start) OVER (PARTITION BY "group", op, sequence) - start)
+            END AS early
+            FROM collectives WHERE {chosen} AND op <> 'receive'
+        ),
         waits AS (
-            SELECT rank, sum(wait) / nullif(sum(duration), 0) AS share FROM collectives
-            WHERE {chosen} AND op <> 'receive' GROUP BY rank
+            SELECT rank, coalesce(nullif(sum(wait), 0), sum(early), 0) / nullif(sum(duration), 0) AS share
+            FROM stays GROUP BY rank
         ),
         usual AS (
             SELECT rank, avg(duration) AS duration, avg(coalesce(computing, forward_backward, 0)) AS computing,

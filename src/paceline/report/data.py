@@ -29,6 +29,7 @@ class ReportData:
     nominal: Mapping[str, float]
     warnings: Sequence[str]
     more_warnings: int
+    all_links: int
     unplaced_links: int
 
 
@@ -40,6 +41,7 @@ def report_data(
     chosen = _chosen_steps(diagnoses)
     ranks = _ranks(run)
     warnings = _warnings(run, diagnoses)
+    all_links, unplaced_links = wires.link_counts(run, chosen)
     return ReportData(
         diagnoses=diagnoses,
         source=str(run.source),
@@ -50,7 +52,8 @@ def report_data(
         nominal=nominal or {},
         warnings=warnings[:_MOST_WARNINGS],
         more_warnings=max(0, len(warnings) - _MOST_WARNINGS),
-        unplaced_links=wires.unplaced_links(run, chosen),
+        all_links=all_links,
+        unplaced_links=unplaced_links,
     )
 
 

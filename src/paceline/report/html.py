@@ -115,6 +115,7 @@ def _json(report: ReportData, language: str) -> str:
         "nominal": dict(report.nominal),
         "warnings": list(report.warnings),
         "more_warnings": report.more_warnings,
+        "all_links": report.all_links,
         "unplaced_links": report.unplaced_links,
         "diagnoses": _finite(report.diagnoses),
         "tables": {name: table.packed() for name, table in report.tables.items()},

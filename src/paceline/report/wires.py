@@ -53,10 +53,16 @@ def host_links(run: Run, chosen: str) -> Table:
     )
 
 
-def unplaced_links(run: Run, chosen: str) -> int:
-    """Links whose ends are numbers inside a communicator nobody declared: counted, not drawn in a wrong place."""
-    counted = run.sql(f"WITH {_WHOLE.format(chosen=chosen)} SELECT count(*) FROM whole WHERE scope <> 'global'")
-    return int(counted.fetchall()[0][0])
+def link_counts(run: Run, chosen: str) -> tuple[int, int]:
+    """Links there are, and those that cannot be drawn: their ends are numbers inside an undeclared communicator."""
+    counted = run.sql(
+        f"""
+        WITH {_WHOLE.format(chosen=chosen)}
+        SELECT count(*) FILTER (scope = 'global'), count(*) FILTER (scope <> 'global') FROM whole WHERE src <> dst
+        """
+    )
+    placed, unplaced = counted.fetchall()[0]
+    return int(placed), int(unplaced)
 
 
 def packet_sizes(run: Run, chosen: str) -> Table:

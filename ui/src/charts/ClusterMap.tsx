@@ -32,14 +32,17 @@ export function ClusterMap({ cluster, fraction, tip, color, marked, onPick }: Cl
         context.fillStyle = variable("ink-soft");
         if (racks.labels) context.fillText(fit(context, rack.host.name || t("unknown host"), rack.width), rack.x, rack.y - 5);
       }
-      racks.cells.forEach((cell, i) => {
+      racks.cells.forEach((cell) => {
         const value = fraction(cell.rank);
         const culprit = marked.has(cell.rank.rank);
         const fill = culprit ? parseHex(variable("culprit")) : mix(low, high, value ?? 0);
         drawCell(context, cell, racks.size, value === null || !cell.rank.recorded ? null : css(fill));
         if (racks.size >= 22) drawNumber(context, cell, racks.size, inkOn(fill));
+      });
+      // Last, or the neighbours would cover them.
+      racks.cells.forEach((cell, i) => {
         if (i === cursor) outline(context, cell, racks.size, variable("ink"));
-        else if (culprit && racks.size < 22) outline(context, cell, racks.size, variable("culprit"));
+        else if (marked.has(cell.rank.rank) && racks.size < 22) outline(context, cell, racks.size, variable("culprit"));
       });
     },
     [racks, fraction, color, marked, cursor, width, t],

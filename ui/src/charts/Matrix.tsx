@@ -1,10 +1,11 @@
 // Sender × receiver on a canvas: thousands of links, zoomable, each cell at least two pixels so that none disappears.
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { hideTip, showTip, type Tip } from "../components/tooltip";
 import { useText } from "../i18n/text";
-import { cividis, css, variable } from "./color";
+import { variable } from "./color";
 import { drawAxes, LEFT, rightOf, topOf, type Axis } from "./matrixAxes";
-import { useCanvas } from "./useCanvas";
+import { drawCells, type Frame } from "./matrixCells";
+import { ThemeContext, useCanvas } from "./useCanvas";
 import { around, move, whole, zoom, type Viewport } from "./viewport";
 
 export interface MatrixCell {
@@ -13,6 +14,8 @@ export interface MatrixCell {
   /** 0..1 on the colour scale, NaN when unknown */
   fraction: number;
   marked: boolean;
+  /** Carries so little that its speed says nothing: drawn small. */
+  small: boolean;
 }
 
 interface MatrixProps<Cell extends MatrixCell> {
@@ -24,7 +27,8 @@ interface MatrixProps<Cell extends MatrixCell> {
   target: { row: number; column: number } | null;
 }
 
-const LEVELS = Array.from({ length: 65 }, (_, i) => css(cividis(i / 64)));
+/** Few ranks must not become tiles the size of a hand. */
+const WIDEST_CELL = 72;
 
 export function Matrix<Cell extends MatrixCell>({ axis, cells, tip, label, target }: MatrixProps<Cell>) {
   const t = useText();
@@ -32,6 +36,7 @@ export function Matrix<Cell extends MatrixCell>({ axis, cells, tip, label, targe
   const top = topOf(axis);
   const [view, setView] = useState<Viewport>(() => whole(count));
   const [cursor, setCursor] = useState<{ row: number; column: number } | null>(null);
+  const theme = useContext(ThemeContext);
   const drag = useRef<{ x: number; y: number; view: Viewport } | null>(null);
   const index = useMemo(() => new Map(cells.map((cell) => [cell.row * count + cell.column, cell])), [cells, count]);
   useEffect(() => setView(target && count > 48 ? around(target, count, 32) : whole(count)), [target, count]);
@@ -46,20 +51,20 @@ export function Matrix<Cell extends MatrixCell>({ axis, cells, tip, label, targe
       context.beginPath();
       context.rect(LEFT, top, size, size);
       context.clip();
-      drawCells(context, cells, { view, cell, top });
+      drawCells(context, cells, { view, cell, top, size }, theme);
       context.restore();
       drawAxes(context, { axis, view, size, marked: cells.filter((one) => one.marked), words: [t("links.sender"), t("links.receiver")] });
       context.save();
       context.beginPath();
       context.rect(LEFT - 3, top - 3, size + 6, size + 6);
       context.clip();
-      for (const one of cells) if (one.marked) ring(context, one, { view, cell, top }, variable("culprit"));
-      if (cursor) ring(context, cursor, { view, cell, top }, variable("ink"));
+      for (const one of cells) if (one.marked) ring(context, one, { view, cell, top, size }, variable("culprit"));
+      if (cursor) ring(context, cursor, { view, cell, top, size }, variable("ink"));
       context.restore();
     },
-    [axis, cells, view, cursor, top, t],
+    [axis, cells, view, cursor, top, theme, t],
   );
-  const { ref, width, height } = useCanvas(draw, "square");
+  const { ref, width, height } = useCanvas(draw, (wide) => wide - LEFT - rightOf(axis) + top + 2);
   const size = Math.max(1, Math.min(width - LEFT - rightOf(axis), height - top));
 
   const under = (x: number, y: number) => ({
@@ -123,7 +128,7 @@ export function Matrix<Cell extends MatrixCell>({ axis, cells, tip, label, targe
         <button type="button" aria-label={t("links.zoomout")} title={t("links.zoomout")} onClick={() => zoomBy(1.6)}>−</button>
         <button type="button" onClick={() => setView(whole(count))} disabled={view.span >= count}>{t("links.reset")}</button>
       </div>
-      <div class="canvas">
+      <div class="canvas" style={{ maxWidth: `${LEFT + rightOf(axis) + count * WIDEST_CELL}px` }}>
         <canvas
           ref={ref}
           tabIndex={0}
@@ -144,22 +149,6 @@ export function Matrix<Cell extends MatrixCell>({ axis, cells, tip, label, targe
       </div>
     </div>
   );
-}
-
-interface Frame {
-  view: Viewport;
-  cell: number;
-  top: number;
-}
-
-function drawCells(context: CanvasRenderingContext2D, cells: MatrixCell[], { view, cell, top }: Frame): void {
-  const side = Math.max(2, cell > 8 ? cell - 1 : cell);
-  for (const one of cells) {
-    const x = LEFT + (one.column - view.column) * cell;
-    const y = top + (one.row - view.row) * cell;
-    context.fillStyle = Number.isNaN(one.fraction) ? variable("free") : LEVELS[Math.round(one.fraction * 64)];
-    context.fillRect(x, y, side, side);
-  }
 }
 
 function ring(

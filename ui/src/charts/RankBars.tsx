@@ -35,9 +35,9 @@ export function RankBars({ bars, colors, downColor, marked, tip, label, height =
       const y = linear(paddedRange(low, high), [tall - BOTTOM, 8]);
       const slot = (width - LEFT) / Math.max(1, bars.length);
       drawAxis(context, { width, y, range: paddedRange(low, high) });
-      const thick = slot > 4 ? Math.min(34, slot * 0.78) : slot;
+      const tops: { x: number; top: number; thick: number }[] = [];
       bars.forEach((bar, i) => {
-        const x = LEFT + i * slot + (slot - thick) / 2;
+        const { x, thick } = column(i, slot);
         let at = 0;
         bar.up.forEach((value, part) => {
           context.fillStyle = variable(bar.up.length === 1 && marked.has(bar.rank) ? "culprit" : colors[part]);
@@ -48,12 +48,13 @@ export function RankBars({ bars, colors, downColor, marked, tip, label, height =
           context.fillStyle = variable(downColor);
           context.fillRect(x, y(0), thick, y(-bar.down) - y(0));
         }
-        if (marked.has(bar.rank)) markRank(context, x + thick / 2, y(at), thick);
+        if (marked.has(bar.rank)) tops.push({ x: x + thick / 2, top: y(at), thick });
         if (i === cursor) {
           context.strokeStyle = variable("ink");
           context.strokeRect(x - 1.5, y(at) - 1.5, thick + 3, y(-(bar.down ?? 0)) - y(at) + 3);
         }
       });
+      for (const { x, top, thick } of tops) markRank(context, x, top, thick);
       drawRankLabels(context, { bars, marked, slot, tall, width });
     },
     [bars, colors, downColor, marked, low, high, cursor],
@@ -88,6 +89,16 @@ export function RankBars({ bars, colors, downColor, marked, tip, label, height =
       />
     </div>
   );
+}
+
+/** Wide bars have gaps; narrow ones end on whole pixels, or a thousand of them shimmer. */
+function column(i: number, slot: number): { x: number; thick: number } {
+  if (slot > 4) {
+    const thick = Math.min(34, slot * 0.78);
+    return { x: LEFT + i * slot + (slot - thick) / 2, thick };
+  }
+  const x = Math.floor(LEFT + i * slot);
+  return { x, thick: Math.max(1, Math.floor(LEFT + (i + 1) * slot) - x) };
 }
 
 function drawAxis(

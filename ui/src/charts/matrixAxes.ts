@@ -36,6 +36,7 @@ export function drawAxes(context: CanvasRenderingContext2D, frame: Frame): void 
   const columns = new Set(frame.marked.map((cell) => cell.column));
   for (const place of shownPlaces(frame, rows)) label(context, frame, place, "left", rows.has(place));
   for (const place of shownPlaces(frame, columns)) label(context, frame, place, "top", columns.has(place));
+  context.font = `11px ${variable("font")}`;
   context.fillStyle = variable("ink-soft");
   context.textAlign = "right";
   context.textBaseline = "alphabetic";

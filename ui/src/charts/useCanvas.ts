@@ -3,15 +3,15 @@ import { createContext, type RefObject } from "preact";
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
 
 /** Changes whenever the colours of the page do. */
-export const ThemeContext = createContext("light");
+export const ThemeContext = createContext<"light" | "dark">("light");
 
 export type Draw = (context: CanvasRenderingContext2D, width: number, height: number) => void;
 
-export function useCanvas(draw: Draw, height: number | "square"): { ref: RefObject<HTMLCanvasElement>; width: number; height: number } {
+export function useCanvas(draw: Draw, height: number | ((width: number) => number)): { ref: RefObject<HTMLCanvasElement>; width: number; height: number } {
   const ref = useRef<HTMLCanvasElement>(null);
   const width = useWidth(ref);
   const theme = useContext(ThemeContext);
-  const tall = height === "square" ? width : height;
+  const tall = typeof height === "number" ? height : height(width);
   useEffect(() => {
     const canvas = ref.current;
     const context = canvas?.getContext("2d");
@@ -19,6 +19,7 @@ export function useCanvas(draw: Draw, height: number | "square"): { ref: RefObje
     const ratio = window.devicePixelRatio || 1;
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(tall * ratio);
+    canvas.style.width = `${width}px`;
     canvas.style.height = `${tall}px`;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, tall);

@@ -71,6 +71,7 @@ export interface ReportDocument {
   nominal: Record<string, number>;
   warnings: string[];
   moreWarnings: number;
+  allLinks: number;
   unplacedLinks: number;
   diagnoses: Partial<Record<Language, Diagnosis>>;
   tables: Record<TableName, Columns>;
@@ -103,6 +104,7 @@ export function readDocument(text: string): ReportDocument {
     nominal: object(raw["nominal"]) as Record<string, number>,
     warnings: list<string>(raw["warnings"]),
     moreWarnings: number(raw["more_warnings"]) ?? 0,
+    allLinks: number(raw["all_links"]) ?? 0,
     unplacedLinks: number(raw["unplaced_links"]) ?? 0,
     diagnoses,
     tables: Object.fromEntries(TABLES.map((name) => [name, new Columns(packed[name])])) as Record<TableName, Columns>,

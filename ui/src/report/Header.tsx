@@ -14,7 +14,7 @@ export function Header({ diagnosis }: { diagnosis: Diagnosis | null }) {
     plural(cluster.ranks.length, "facts.rank", t),
     cluster.hosts.some((host) => host.name) && plural(cluster.hosts.length, "facts.host", t),
     Object.entries(data.layout).map(([kind, size]) => `${kind}${size}`).join(" "),
-    steps.length > 0 && t(steps.length > 1 ? "facts.steps" : "facts.step", { steps: ranges(steps) }),
+    stepsText(steps, t),
     data.formats.join(", "),
   ].filter(Boolean);
   return (
@@ -52,6 +52,13 @@ function Speed({ diagnosis }: { diagnosis: Diagnosis | null }) {
       )}
     </dl>
   );
+}
+
+function stepsText(steps: number[], t: Text): string {
+  if (steps.length === 0) return "";
+  const text = ranges(steps, 3);
+  if (!text.endsWith("…")) return t(steps.length > 1 ? "facts.steps" : "facts.step", { steps: text });
+  return t("facts.span", { n: count(steps.length), low: steps[0], high: steps[steps.length - 1] });
 }
 
 function plural(n: number, key: "facts.rank" | "facts.host", t: Text): string {

@@ -62,11 +62,13 @@ function columns(rows: Row[], t: Text): Column<Row>[] {
 }
 
 function MoveWait({ row, longest }: { row: Row; longest: number }) {
-  const wait = Number.isNaN(row.wait) ? 0 : row.wait;
+  if (Number.isNaN(row.wait)) {
+    return <span class="inline" aria-hidden="true"><i class="free" style={{ width: `${(row.time / longest) * 100}%` }} /></span>;
+  }
   return (
     <span class="inline" aria-hidden="true">
-      <i class="exposed" style={{ width: `${((row.time - wait) / longest) * 100}%` }} />
-      <i class="waiting" style={{ width: `${(wait / longest) * 100}%` }} />
+      <i class="exposed" style={{ width: `${((row.time - row.wait) / longest) * 100}%` }} />
+      <i class="waiting" style={{ width: `${(row.wait / longest) * 100}%` }} />
     </span>
   );
 }

@@ -7,6 +7,7 @@ import { useText, type Key } from "../i18n/text";
 import { useScene } from "./context";
 
 const OPEN = 3;
+const FIRST_ADVICE = 3;
 
 interface FindingsProps {
   diagnosis: Diagnosis | null;
@@ -54,9 +55,7 @@ function FindingItem({ finding, index, onShow }: FindingItemProps) {
           {finding.advice.length > 0 && (
             <>
               <h3>{t("finding.advice")}</h3>
-              <ul class="advice">
-                {finding.advice.map((text, i) => <li key={i}>{text}</li>)}
-              </ul>
+              <Advice advice={finding.advice} />
             </>
           )}
           <p class="jumps">
@@ -70,6 +69,25 @@ function FindingItem({ finding, index, onShow }: FindingItemProps) {
         </div>
       </details>
     </li>
+  );
+}
+
+/** The first things to try; the rest on demand. */
+function Advice({ advice }: { advice: string[] }) {
+  const t = useText();
+  // One left over is not worth a click.
+  const first = advice.length > FIRST_ADVICE + 1 ? advice.slice(0, FIRST_ADVICE) : advice;
+  const rest = advice.slice(first.length);
+  return (
+    <>
+      <ul class="advice">{first.map((text, i) => <li key={i}>{text}</li>)}</ul>
+      {rest.length > 0 && (
+        <details class="rest">
+          <summary>{t("finding.rest", { n: rest.length })}</summary>
+          <ul class="advice">{rest.map((text, i) => <li key={i}>{text}</li>)}</ul>
+        </details>
+      )}
+    </>
   );
 }
 

@@ -15,12 +15,12 @@ import { Transports } from "./Transports";
 
 /** Above this a cell of a rank matrix is thinner than two pixels: hosts first. */
 const RANKS_AT_ONCE = 256;
-const MOST_LINKS = 150_000;
 
 export function Links() {
   const t = useText();
   const { document, cluster, focus } = useScene();
   const rows = useMemo(() => readLinks(document.tables.links), [document]);
+  const slowest = useMemo(() => slowestLinks(rows, 200), [rows]);
   const speeds = useMemo(() => references(document.tables.transports, document.nominal), [document]);
   const names = useMemo(() => [...new Set(rows.map((row) => row.transport))], [rows]);
   const [metric, setMetric] = useState<Metric>("bandwidth");
@@ -63,17 +63,19 @@ export function Links() {
           <Matrix axis={shown.axis} cells={shown.cells} tip={(cell) => tipOf(cell, t)} target={target}
             label={t("links.label", { n: count(shown.cells.length) })} />
           <Ramp metric={metric} ends={scaleFor(metric, shown.values).ends} names={names} />
-          <p class="note">{t("links.hint")}</p>
+          <p class="note">
+            {shown.cells.some((cell) => cell.small) && `${t("links.small")} `}{t("links.hint")}
+          </p>
         </div>
         <div>
           <h3>{t("links.slowest")}</h3>
           <p class="note">{t("links.slowest.note")}</p>
-          <DataTable columns={slowColumns(t)} rows={slowestLinks(rows, 200)} most={14} caption={t("links.slowest")}
+          <DataTable columns={slowColumns(t)} rows={slowest} most={14} caption={t("links.slowest")}
             marked={(row) => focus.links.has(linkKey(row.src, row.dst))}
             onPick={(row) => { setPicked("ranks"); setLink(row); }} />
         </div>
       </div>
-      {rows.length >= MOST_LINKS && <p class="note">{t("links.cut", { n: count(rows.length) })}</p>}
+      {rows.length < document.allLinks && <p class="note">{t("links.cut", { n: count(rows.length) })}</p>}
       {document.unplacedLinks > 0 && <p class="note">{t("links.unplaced", { n: count(document.unplacedLinks) })}</p>}
       <Transports speeds={speeds} />
     </Section>

@@ -10,6 +10,9 @@ import { useScene } from "./context";
 
 const PIECES = ["transit", "sync", "wait", "idle"] as const;
 const COLORS = ["exposed", "waiting-deep", "waiting", "free"];
+/** What recordings without a split get: one part, in all. */
+const WHOLE = ["elapse"] as const;
+const WHOLE_COLOR = ["waiting-deep"];
 
 export function Operators() {
   const t = useText();
@@ -21,11 +24,13 @@ export function Operators() {
     () => barsOf(times, chosen).sort((a, b) => (cluster.place.get(a.rank) ?? 0) - (cluster.place.get(b.rank) ?? 0)),
     [times, chosen, cluster],
   );
+  const isSplit = bars.some((bar) => bar.up.length > 1);
+  const [pieces, colors] = isSplit ? [PIECES, COLORS] : [WHOLE, WHOLE_COLOR];
   const tip = useCallback((bar: Bar) => ({
     title: `${t("Rank", { n: bar.rank })} · ${cluster.byRank.get(bar.rank)?.host ?? ""}`,
     lines: [
       [t("operators.elapse"), duration(bar.up.reduce((a, b) => a + b, 0))],
-      ...PIECES.map((piece, i): [string, string] => [t(`operators.${piece}` as Key), duration(bar.up[i])]),
+      ...(bar.up.length > 1 ? PIECES : []).map((piece, i): [string, string] => [t(`operators.${piece}` as Key), duration(bar.up[i])]),
     ] as [string, string][],
   }), [cluster, t]);
   if (operators.length === 0) {
@@ -47,10 +52,11 @@ export function Operators() {
           </select>
         </label>
       </div>
-      <RankBars bars={bars} colors={COLORS} marked={focus.ranks} tip={tip} label={t("arrivals.label", { n: bars.length })} />
+      <RankBars bars={bars} colors={colors} marked={focus.ranks} tip={tip} label={t("arrivals.label", { n: bars.length })} />
       <ul class="legend">
-        {PIECES.map((piece, i) => <li key={piece}><i class={COLORS[i]} />{t(`operators.${piece}` as Key)}</li>)}
+        {pieces.map((piece, i) => <li key={piece}><i class={colors[i]} />{t(`operators.${piece}` as Key)}</li>)}
       </ul>
+      {!isSplit && <p class="note">{t("operators.unsplit")}</p>}
     </Section>
   );
 }
@@ -61,6 +67,10 @@ function barsOf(times: Columns, id: number): Bar[] {
   const bars: Bar[] = [];
   for (let i = 0; i < times.length; i++) {
     if (ids[i] !== id) continue;
+    if (Number.isNaN(transit[i]) && Number.isNaN(wait[i])) {
+      bars.push({ rank: rank[i], up: [elapse[i] || 0] });
+      continue;
+    }
     const [moving, waiting, before] = [transit[i] || 0, wait[i] || 0, sync[i] || 0];
     bars.push({
       rank: rank[i],

@@ -8,6 +8,9 @@ import type { Columns } from "../data/columns";
 import { linkKey, type Focus } from "../data/focus";
 import type { LinkRow, Metric, Reference } from "../data/links";
 
+/** Below this share of the busiest link of its transport a link is slow by nature. */
+const CRUMBS = 0.1;
+
 export interface LinkPart {
   transport: string;
   links: number;
@@ -39,17 +42,21 @@ export interface Cells {
 
 export function rankCells(view: MatrixView): Cells {
   const { cluster, rows, speeds, focus } = view;
-  const cells = new Map<string, LinkCell>();
+  const cells = new Map<number, LinkCell>();
+  const count = cluster.order.length;
   for (const link of rows) {
     const [row, column] = [cluster.place.get(link.src), cluster.place.get(link.dst)];
     if (row === undefined || column === undefined) continue;
-    const key = linkKey(link.src, link.dst);
-    const cell = cells.get(key) ?? { row, column, fraction: NaN, marked: focus.links.has(key), title: `${link.src} → ${link.dst}`, parts: [] };
+    const key = row * count + column;
+    const cell = cells.get(key) ?? {
+      row, column, fraction: NaN, small: false, parts: [], title: `${link.src} → ${link.dst}`,
+      marked: focus.links.size > 0 && focus.links.has(linkKey(link.src, link.dst)),
+    };
     cell.parts.push({ ...link, links: 1, utilisation: link.bandwidth / (speeds.get(link.transport)?.speed ?? NaN) });
-    cells.set(key, cell);
+    if (cell.parts.length === 1) cells.set(key, cell);
   }
   const boundaries = cluster.hosts.map((host) => cluster.place.get(host.ranks[0]?.rank ?? -1) ?? 0);
-  const axis: Axis = { count: cluster.order.length, boundaries, names: false, label: (place) => String(cluster.order[place]?.rank ?? "") };
+  const axis: Axis = { count, boundaries, names: false, label: (place) => String(cluster.order[place]?.rank ?? "") };
   return colored([...cells.values()], axis, view);
 }
 
@@ -66,7 +73,7 @@ export function hostCells(view: MatrixView, table: Columns, transport: string): 
     const [row, column] = [place.get(src[i] ?? ""), place.get(dst[i] ?? "")];
     if (row === undefined || column === undefined || (transport && kind !== transport)) continue;
     const title = `${src[i]} → ${dst[i]}`;
-    const cell = cells.get(title) ?? { row, column, fraction: NaN, marked: marked.has(title), title, parts: [] };
+    const cell = cells.get(title) ?? { row, column, fraction: NaN, small: false, marked: marked.has(title), title, parts: [] };
     const [bytes, time] = [table.num("bytes")[i], table.num("time")[i]];
     const bandwidth = bytes / (time * 1e6);
     cell.parts.push({ transport: kind, links: table.num("links")[i], bytes, time, bandwidth, utilisation: bandwidth / (speeds.get(kind)?.speed ?? NaN) });
@@ -78,14 +85,16 @@ export function hostCells(view: MatrixView, table: Columns, transport: string): 
 
 /** A cell with several transports has the colour of the one it spends most time on. */
 function colored(cells: LinkCell[], axis: Axis, { metric, names }: MatrixView): Cells {
-  const main = (cell: LinkCell): LinkPart => cell.parts.reduce((most, part) => (part.time > most.time ? part : most));
-  if (metric === "transport") {
-    const fraction = (cell: LinkCell): number => categoryFraction(names.indexOf(main(cell).transport), names.length);
-    return { axis, cells: cells.map((cell) => ({ ...cell, fraction: fraction(cell) })), values: [] };
-  }
-  const values = cells.map((cell) => main(cell)[metric]);
+  const main = cells.map((cell) => cell.parts.reduce((most, part) => (part.time > most.time ? part : most)));
+  const busiest = new Map<string, number>();
+  for (const { transport, bytes } of main) busiest.set(transport, Math.max(busiest.get(transport) ?? 0, bytes));
+  const values = metric === "transport" ? [] : main.map((part) => part[metric]);
   const { fraction } = scaleFor(metric, values);
-  return { axis, cells: cells.map((cell, i) => ({ ...cell, fraction: fraction(values[i]) })), values };
+  cells.forEach((cell, i) => {
+    cell.small = main[i].bytes < CRUMBS * (busiest.get(main[i].transport) ?? 0);
+    cell.fraction = metric === "transport" ? categoryFraction(names.indexOf(main[i].transport), names.length) : fraction(values[i]);
+  });
+  return { axis, cells, values };
 }
 
 /** Speeds from zero on a straight scale; bytes and time span decades and get a logarithmic one. */
