@@ -39,3 +39,8 @@ def load_hardware(path: Path | None = None) -> Hardware:
         name: Transport(float(entry["bandwidth"]), int(entry["packet"])) for name, entry in data["transport"].items()
     }
     return Hardware(transports, tuple(sorted(float(size) for size in data["memory"]["sizes"])))
+
+
+def nominal_speeds() -> dict[str, float]:
+    """GB/s each transport reaches with large packets."""
+    return {name: transport.bandwidth for name, transport in load_hardware().transports.items()}

@@ -12,11 +12,15 @@ from rich.console import Console
 
 from paceline.advice.engine import diagnose as examine
 from paceline.advice.finding import SEVERITIES, Diagnosis, Finding
+from paceline.advice.hardware import nominal_speeds
 from paceline.advice.knowledge import load_entry
 from paceline.advice.present import as_json, title
 from paceline.cli.language import Language, is_chinese
 from paceline.cli.source import Source, StoreOption, WorkersOption, opened
 from paceline.errors import UsageError
+from paceline.report.data import report_data
+from paceline.report.html import write_html
+from paceline.report.masking import masked
 
 _WORDS = {
     "sure": ("{n:.0f} % sure", "置信度 {n:.0f} %"),
@@ -28,6 +32,7 @@ _WORDS = {
     "healthy": ("Nothing stands out: no rank, link, stage or operator is slower than its peers.",
                 "未见异常：没有明显慢于同类的卡、链路、阶段或算子。"),
     "replay": ("replay of the unchanged run is off by {n:+.1f} %", "原样重放误差 {n:+.1f} %"),
+    "report": ("report", "报告"),
     "explain": ("explain: paceline kb {id}", "详解：paceline kb {id}"),
     "head": ("{ranks} ranks · {hosts} hosts · {steps} steps · median step {ms} ms",
              "{ranks} 张卡 · {hosts} 台主机 · {steps} 步 · 单步中位数 {ms} 毫秒"),
@@ -37,7 +42,14 @@ _SEVERITY = {"high": "高", "medium": "中", "low": "低", "info": "提示"}
 
 def diagnose(
     source: Source,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write report.html and diagnosis.json into this directory.")
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the diagnosis as JSON; - for stdout.")] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", help="Write the report as one HTML file.")] = None,
+    mask_hosts: Annotated[
+        bool, typer.Option("--mask-hosts", help="Hide host names and addresses in what is written.")
+    ] = False,
     steps: Annotated[str | None, typer.Option("--steps", help="Only these steps, e.g. 3-9.")] = None,
     top: Annotated[int, typer.Option("--top", help="Findings to show; 0 = all.")] = 5,
     fail_on: Annotated[str | None, typer.Option("--fail-on", help="Exit 3 at this severity or above (for CI).")] = None,
@@ -47,20 +59,32 @@ def diagnose(
 ) -> None:
     """Find what slows a run, prove it, and say what mending it would gain.
 
-    Example:  paceline diagnose runs/llama-16 --lang zh --json diagnosis.json
+    Example:  paceline diagnose runs/llama-16 --lang zh --out paceline-report
     """
     if fail_on is not None and fail_on not in SEVERITIES:
         raise UsageError(f"--fail-on {fail_on}: no such severity", hint=f"one of {', '.join(SEVERITIES)}")
     language = "zh" if is_chinese(lang) else "en"
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        json_file, html_file = json_file or out / "diagnosis.json", html_file or out / "report.html"
     with opened(source, store, workers) as run:
         diagnosis = examine(run, steps=_step_range(steps))
-    text = json.dumps(as_json(diagnosis, language), ensure_ascii=False, indent=2) + "\n"
+        public = {each: as_json(diagnosis, each) for each in ("en", "zh")}
+        report = report_data(run, public, nominal=nominal_speeds()) if html_file or mask_hosts else None
+    if report is not None and mask_hosts:
+        report = masked(report)
+        public = {each: dict(report.diagnoses[each]) for each in public}
+    if report is not None and html_file is not None:
+        write_html(report, html_file, language=language)
+    text = json.dumps(public[language], ensure_ascii=False, indent=2) + "\n"
     if json_file is not None and str(json_file) == "-":
         sys.stdout.write(text)
     else:
         if json_file is not None:
             json_file.write_text(text, encoding="utf-8")
         print_diagnosis(diagnosis, language, top)
+        if html_file is not None:
+            typer.echo(f"  {_word('report', language)}   {html_file}")
     if fail_on and any(SEVERITIES.index(f.severity) <= SEVERITIES.index(fail_on) for f in diagnosis.findings):
         raise typer.Exit(3)
 
