@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paceline.report.breakdown import rank_breakdown
 from paceline.report.data import ReportData, report_data
 from paceline.report.table import Table, pack_numbers
 from paceline.run.run import Run
@@ -26,7 +27,7 @@ def test_parts_of_a_step_add_up_to_the_mean_step(run: Run, report: ReportData) -
     for rank, duration in rows(run, "steps", "rank, duration"):
         durations[rank].append(duration / 1e6)
     for i, rank in enumerate(shares["rank"]):
-        parts = sum(shares[part][i] for part in ("compute", "overlapped", "exposed", "waiting", "free", "data"))
+        parts = sum(shares[part][i] for part in ("compute", "overlapped", "exposed", "waiting", "tail", "free", "data"))
         assert shares["step"][i] == pytest.approx(mean(durations[int(rank)]))
         assert parts == pytest.approx(shares["step"][i])
 
@@ -151,3 +152,17 @@ def test_columns_take_the_smallest_type_that_keeps_whole_numbers_whole() -> None
 def test_unknown_numbers_and_texts_stay_unknown() -> None:
     packed = Table({"a": np.array([1.0, np.nan])}, {"b": ["x", None]}).packed()
     assert packed == {"a": [1, None], "b": ["x", None]}
+
+
+def test_waits_come_from_the_arrivals_where_the_device_records_none(run: Run) -> None:
+    recorded = rank_breakdown(run, "true").numbers
+    run.connection.execute(
+        "CREATE OR REPLACE TEMP TABLE collectives AS SELECT * REPLACE (0 AS wait) FROM main.collectives"
+    )
+    try:
+        worked_out = rank_breakdown(run, "true").numbers
+    finally:
+        run.connection.execute("DROP TABLE temp.collectives")
+    innocent = recorded["rank"] != 5
+    assert (worked_out["waiting"][innocent] > 0.5 * recorded["waiting"][innocent]).all()
+    assert (worked_out["waiting"] + worked_out["exposed"]) == pytest.approx(recorded["waiting"] + recorded["exposed"])

@@ -9,13 +9,13 @@ from paceline.run.run import Run
 def rank_breakdown(run: Run, chosen: str) -> Table:
     """Per rank the mean step in ms, split into parts that add up to it.
 
-        step    = compute + overlapped + exposed + waiting + free + data
+        step    = compute + overlapped + exposed + waiting + tail + free + data
         waiting = bubble + (exposed - bubble) · wait share of the rank's collectives
 
     The wait share is sum(wait) / sum(duration) as the device recorded it. Devices that record no wait (or 0 always) get
     it from the arrivals: the last to arrive - own arrival, at most the time inside the collective.
 
-    Recordings that only know iteration interval, forward/backward and tail give data, compute and free from these.
+    Recordings that only know iteration interval, forward/backward and tail give data, compute and tail from these.
     """
     return query(
         run,
@@ -36,17 +36,18 @@ def rank_breakdown(run: Run, chosen: str) -> Table:
             SELECT rank, avg(duration) AS duration, avg(coalesce(computing, forward_backward, 0)) AS computing,
                    avg(coalesce(overlapped, 0)) AS overlapped, avg(coalesce(exposed, 0)) AS exposed,
                    avg(least(coalesce(bubble, 0), coalesce(exposed, 0))) AS bubble,
-                   avg(coalesce(data_wait, preparing, 0)) AS data
+                   avg(coalesce(data_wait, preparing, 0)) AS data, avg(if(computing IS NULL, tail, 0)) AS rest
             FROM steps WHERE {chosen} GROUP BY rank
         ),
         split AS (
             SELECT *, greatest(computing - overlapped, 0) AS compute,
                    bubble + (exposed - bubble) * coalesce(share, 0) AS waiting,
-                   greatest(duration - computing - exposed, 0) AS unused
+                   coalesce(least(rest, duration - computing - exposed), 0) AS tail,
+                   greatest(duration - computing - exposed - tail, 0) AS unused
             FROM usual LEFT JOIN waits USING (rank)
         )
         SELECT rank, duration / 1e6 AS step, compute / 1e6 AS compute, overlapped / 1e6 AS overlapped,
-               (exposed - waiting) / 1e6 AS exposed, waiting / 1e6 AS waiting,
+               (exposed - waiting) / 1e6 AS exposed, waiting / 1e6 AS waiting, tail / 1e6 AS tail,
                (unused - least(data, unused)) / 1e6 AS free, least(data, unused) / 1e6 AS data
         FROM split ORDER BY rank
         """,

@@ -10,7 +10,14 @@ import { useWidth } from "./useCanvas";
 const HEIGHT = 240;
 const LEFT = 58;
 
-export function StepChart({ steps, marked }: { steps: Columns; marked: ReadonlySet<number> }) {
+interface StepChartProps {
+  steps: Columns;
+  /** Ranks and steps that a finding accuses. */
+  ranks: ReadonlySet<number>;
+  marked: ReadonlySet<number>;
+}
+
+export function StepChart({ steps, ranks, marked }: StepChartProps) {
   const t = useText();
   const ref = useRef<SVGSVGElement>(null);
   const width = useWidth(ref as unknown as { current: HTMLElement | null });
@@ -52,7 +59,8 @@ export function StepChart({ steps, marked }: { steps: Columns; marked: ReadonlyS
         {Array.from({ length: n }, (_, i) => (
           <g key={i}>
             {n <= 60 && <circle class="step" cx={x(i)} cy={y(steps.num("step_median")[i])} r={2.5} />}
-            {marked.has(steps.num("slowest")[i]) && (
+            {marked.has(step[i]) && <path class="culprit" d={triangle(x(i), y(steps.num("step_max")[i]))} />}
+            {ranks.has(steps.num("slowest")[i]) && (
               <path class="culprit" d={triangle(x(i), y(steps.num("compute_max")[i]))} />
             )}
             {i % every === 0 && (

@@ -12,6 +12,8 @@ export interface Column<Row> {
   text?: boolean;
 }
 
+const MOST_ACCUSED = 5;
+
 interface DataTableProps<Row> {
   columns: Column<Row>[];
   rows: Row[];
@@ -30,7 +32,9 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
   const [all, setAll] = useState(false);
   const sorted = order.by < 0 ? rows : sortRows(rows, columns[order.by].value, order.ascending);
   const most = props.most ?? 12;
-  const shown = all ? sorted : sorted.slice(0, most);
+  // Who is accused is always in sight, wherever the order puts it.
+  const accused = all || !marked ? [] : sorted.slice(most).filter(marked).slice(0, MOST_ACCUSED);
+  const shown = all ? sorted : [...sorted.slice(0, most), ...accused];
   const sortBy = (by: number): void =>
     setOrder((old) => ({ by, ascending: old.by === by ? !old.ascending : Boolean(columns[by].text) }));
   return (

@@ -1,5 +1,5 @@
 // One bar of a step: its parts side by side in the product's colours.
-import { PARTS, type Part } from "../data/cluster";
+import { knowsPhasesOnly, PARTS, type Part } from "../data/cluster";
 import { duration, percent } from "../format/numbers";
 import { useText, type Key } from "../i18n/text";
 import { hideTip, showTip } from "./tooltip";
@@ -32,12 +32,13 @@ export function StackedBar({ parts, scale, title }: StackedBarProps) {
 
 export function PartLegend({ parts, total }: { parts: Record<Part, number>; total: number }) {
   const t = useText();
+  const phases = knowsPhasesOnly(parts);
   return (
     <ul class="legend">
-      {PARTS.map((part) => (
+      {PARTS.filter((part) => parts[part] > 0).map((part) => (
         <li key={part}>
           <i class={part} />
-          {t(`part.${part}` as Key)} <b>{percent(parts[part] / total)}</b> <span>{duration(parts[part])}</span>
+          {t(phases && part === "compute" ? "part.phase" : (`part.${part}` as Key))} <b>{percent(parts[part] / total)}</b> <span>{duration(parts[part])}</span>
         </li>
       ))}
     </ul>

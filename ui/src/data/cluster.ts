@@ -26,7 +26,7 @@ export interface Cluster {
   order: Rank[];
 }
 
-export const PARTS = ["compute", "overlapped", "exposed", "waiting", "free", "data"] as const;
+export const PARTS = ["compute", "overlapped", "exposed", "waiting", "tail", "free", "data"] as const;
 export type Part = (typeof PARTS)[number];
 
 export interface Share {
@@ -102,6 +102,9 @@ export function meanParts(shares: Share[]): { parts: Record<Part, number>; step:
   ) as Record<Part, number>;
   return { parts, step: PARTS.reduce((sum, part) => sum + parts[part], 0) };
 }
+
+/** Some recordings know phases (iteration interval, forward/backward, tail), not computing and communication. */
+export const knowsPhasesOnly = (parts: Record<Part, number>): boolean => parts.tail > 0 && parts.exposed + parts.waiting === 0;
 
 export function median(values: number[]): number {
   if (values.length === 0) return NaN;

@@ -11,9 +11,10 @@ export interface Focus {
   hosts: ReadonlySet<string>;
   links: ReadonlySet<string>;
   firstLink: { src: number; dst: number } | null;
+  steps: ReadonlySet<number>;
 }
 
-export const NO_FOCUS: Focus = { finding: null, ranks: new Set(), hosts: new Set(), links: new Set(), firstLink: null };
+export const NO_FOCUS: Focus = { finding: null, ranks: new Set(), hosts: new Set(), links: new Set(), firstLink: null, steps: new Set() };
 
 const PROOFS: Record<string, ViewId[]> = {
   "slow-rank": ["time", "arrivals", "steps"],
@@ -61,5 +62,7 @@ export function focusOn(finding: Finding, index: number, cluster: Cluster): Focu
     hosts: new Set(ranks.length === 0 && links.length === 0 ? hosts : []),
     links: new Set(links.map((link) => linkKey(link.src, link.dst))),
     firstLink: links[0] ?? null,
+    // A habit is every step, and marks none in particular.
+    steps: new Set(finding.chronic ? [] : finding.subject.steps),
   };
 }

@@ -85,6 +85,8 @@ export const en = {
   "part.overlapped": "Overlapped communication",
   "part.exposed": "Exposed communication",
   "part.waiting": "Waiting, bubble",
+  "part.tail": "Tail, after the last backward",
+  "part.phase": "Forward and backward",
   "part.free": "Free",
   "part.data": "Data, preparing",
 
@@ -105,6 +107,8 @@ export const en = {
   "time.more": "Show {n} more",
   "time.note":
     "Own time is what a rank takes whatever the others do: compute, free and data. Peers are the ranks of the same pipeline stage. Waiting is the part of exposed communication in which no data moved for want of another rank.",
+  "time.phases":
+    "This recording knows phases only: iteration interval (data), forward and backward, tail. Forward and backward may hide communication and waiting.",
   "time.empty": "No step times were recorded",
   "time.empty.text": "This recording holds no step trace (step_trace_time.csv, ProfilerStep or similar), so the split of a step is unknown. What else was recorded is shown below.",
   "unknown host": "host unknown",

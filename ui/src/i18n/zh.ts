@@ -87,6 +87,8 @@ export const zh: Record<Key, string> = {
   "part.overlapped": "已掩盖通信",
   "part.exposed": "未掩盖通信",
   "part.waiting": "等待与气泡",
+  "part.tail": "拖尾（最后一个反向算子之后）",
+  "part.phase": "前向与反向",
   "part.free": "空闲",
   "part.data": "数据与准备",
 
@@ -107,6 +109,7 @@ export const zh: Record<Key, string> = {
   "time.more": "再显示 {n} 行",
   "time.note":
     "自身耗时指无论他人快慢、该卡自己所需的时间：计算、空闲与数据。同类指同一流水线阶段的卡。等待指未掩盖通信中因其他卡未到而没有数据传输的部分。",
+  "time.phases": "本次记录只有阶段：迭代间隙（数据）、前反向、拖尾。前反向中可能含有通信与等待。",
   "time.empty": "没有单步时间记录",
   "time.empty.text": "本次记录不含迭代轨迹（step_trace_time.csv、ProfilerStep 等），无法拆分每步时间。其余已记录的内容见下。",
   "unknown host": "主机未知",

@@ -20,7 +20,11 @@ export function Links() {
   const t = useText();
   const { document, cluster, focus } = useScene();
   const rows = useMemo(() => readLinks(document.tables.links), [document]);
-  const slowest = useMemo(() => slowestLinks(rows, 200), [rows]);
+  const slowest = useMemo(() => {
+    const found = slowestLinks(rows, 200);
+    const accused = rows.filter((row) => focus.links.has(linkKey(row.src, row.dst)) && !found.includes(row));
+    return [...found, ...accused];
+  }, [rows, focus]);
   const speeds = useMemo(() => references(document.tables.transports, document.nominal), [document]);
   const names = useMemo(() => [...new Set(rows.map((row) => row.transport))], [rows]);
   const [metric, setMetric] = useState<Metric>("bandwidth");

@@ -69,6 +69,6 @@ const valueOf = (share: Share, metric: Metric): number => (metric === "own" ? sh
 function lines(share: Share, t: ReturnType<typeof useText>): [string, string][] {
   return [
     [t("time.own"), `${duration(share.own)} · ${signedPercent(share.excess)}`],
-    ...PARTS.map((part): [string, string] => [t(`part.${part}` as Key), `${duration(share.parts[part])} · ${percent(share.parts[part] / share.step)}`]),
+    ...PARTS.filter((part) => share.parts[part] > 0).map((part): [string, string] => [t(`part.${part}` as Key), `${duration(share.parts[part])} · ${percent(share.parts[part] / share.step)}`]),
   ];
 }

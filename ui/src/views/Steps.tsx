@@ -17,7 +17,7 @@ export function Steps() {
       )}
       {steps.length > 1 && (
         <>
-          <StepChart steps={steps} marked={focus.ranks} />
+          <StepChart steps={steps} ranks={focus.ranks} marked={focus.steps} />
           <ul class="legend">
             <li><i class="line step" />{t("steps.step")}</li>
             <li><i class="band" />{t("steps.band")}</li>

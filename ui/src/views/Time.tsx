@@ -1,9 +1,10 @@
 // Where a step's time goes: the mean of all, then hosts and ranks, the furthest above their peers first.
+import { Fragment } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { Choice } from "../components/Choice";
 import { Empty, Section } from "../components/Section";
 import { PartLegend, StackedBar } from "../components/StackedBar";
-import { meanParts, type Share } from "../data/cluster";
+import { knowsPhasesOnly, meanParts, type Share } from "../data/cluster";
 import { duration, signedPercent } from "../format/numbers";
 import { useText } from "../i18n/text";
 import { useScene } from "./context";
@@ -12,6 +13,8 @@ import { fullName } from "./names";
 /** Up to here every rank gets a row at once; above, hosts do, and open. */
 const ALL_ROWS = 64;
 const FIRST_HOSTS = 16;
+/** Hosts of culprits that open by themselves. */
+const OPEN_HOSTS = 3;
 const FIRST_RANKS = 32;
 
 export function Time() {
@@ -25,7 +28,7 @@ export function Time() {
   }
   const scale = shares.reduce((most, share) => Math.max(most, share.step), mean.step);
   return (
-    <Section id="time" title={t("time.title")} note={t("time.note")}>
+    <Section id="time" title={t("time.title")} note={t(knowsPhasesOnly(mean.parts) ? "time.phases" : "time.note")}>
       <div class="whole">
         <StackedBar parts={mean.parts} scale={mean.step} title={t("time.whole")} />
         <PartLegend parts={mean.parts} total={mean.step} />
@@ -79,7 +82,7 @@ function HostRows({ sort, scale }: RowsProps) {
     <>
       {shown.map((group, i) => (
         <HostRow key={group.host.name} name={group.host.name} members={group.members} scale={scale}
-          red={group.red} startOpen={sort === "worst" && i === 0} />
+          red={group.red} startOpen={sort === "worst" && (i === 0 || (group.red && i < OPEN_HOSTS))} />
       ))}
       {hosts.length > shown.length && (
         <button type="button" class="more" onClick={() => setMore(true)}>
@@ -134,12 +137,12 @@ function RankRows({ sort, scale }: RowsProps) {
   return (
     <>
       {shown.map((share, i) => (
-        <>
+        <Fragment key={share.rank.rank}>
           {sort === "order" && shown[i - 1]?.rank.hostIndex !== share.rank.hostIndex && (
-            <div class="row hostname" key={`host ${share.rank.host}`}>{share.rank.host || t("unknown host")}</div>
+            <div class="row hostname">{share.rank.host || t("unknown host")}</div>
           )}
-          <RankRow key={share.rank.rank} share={share} scale={scale} />
-        </>
+          <RankRow share={share} scale={scale} />
+        </Fragment>
       ))}
       {sorted.length > shown.length && (
         <button type="button" class="more" onClick={() => setMore(true)}>

@@ -1,0 +1,68 @@
+"""1,024 ranks: a file that can be mailed, and an answer without scrolling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from paceline.report.data import ReportData
+from paceline.report.html import write_html
+from paceline.report.table import Table
+from paceline.report.wires import MOST_LINKS
+
+RANKS, CULPRIT = 1024, 517
+LARGEST = 8_000_000
+
+
+@pytest.fixture(scope="module")
+def large(report: ReportData) -> ReportData:
+    """The small report blown up to 1,024 ranks on 128 hosts, with as many links as a page ever draws."""
+    rank = np.arange(RANKS, dtype=float)
+    random = np.random.default_rng(1)
+    hosts = [f"host-{number // 8:03}" for number in range(RANKS)]
+    one = np.full(RANKS, 10.0)
+    compute = np.where(rank == CULPRIT, 130.0, 100.0) + random.normal(0, 0.5, RANKS)
+    parts = {"compute": compute, "overlapped": one, "exposed": one, "waiting": 140 - compute, "free": one, "data": one}
+    pairs = random.choice(RANKS * RANKS, MOST_LINKS, replace=False)
+    links = {"src": pairs // RANKS, "dst": pairs % RANKS, "bytes": random.uniform(1e8, 2e8, MOST_LINKS),
+             "time": random.uniform(5, 20, MOST_LINKS)}  # fmt: skip
+    tables = dict(report.tables) | {
+        "ranks": Table({"rank": rank, "stage": rank // 512, "recorded": one}, {"host": hosts}),
+        "breakdown": Table({"rank": rank, "step": one * 18} | parts, {}),
+        "links": Table({name: np.asarray(column, dtype=float) for name, column in links.items()},
+                       {"transport": ["RDMA"] * MOST_LINKS}),
+    }  # fmt: skip
+    english = report.diagnoses["en"]
+    findings = english["findings"]
+    assert isinstance(findings, list)
+    accused = findings[0] | {"title": "Rank 517 is slow", "subject": findings[0]["subject"] | {"ranks": [CULPRIT]}}
+    fields = {name: getattr(report, name) for name in report.__dataclass_fields__}
+    changed = {"diagnoses": {"en": {**english, "findings": [accused]}}, "hosts": sorted(set(hosts)), "tables": tables}
+    return ReportData(**{**fields, **changed, "all_links": RANKS * (RANKS - 1)})
+
+
+def test_a_thousand_ranks_stay_small_and_the_culprit_is_in_sight(large: ReportData, tmp_path: Path) -> None:
+    target = tmp_path / "large.html"
+    write_html(large, target)
+    assert target.stat().st_size < LARGEST
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium",
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],
+        )
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(target.as_uri())
+        expect(page.locator(".finding").first).to_contain_text("Rank 517 is slow")
+        expect(page.locator(".map canvas")).to_be_in_viewport(ratio=1)
+        page.locator("button.main").first.click()
+        expect(page.locator("#time .row.culprit")).to_have_attribute("data-rank", str(CULPRIT))
+        expect(page.locator("#time .row.culprit")).to_be_in_viewport()
+        assert page.locator("#time .row").count() < 60
+        expect(page.locator("#links")).to_contain_text("150,000 busiest links")
+        assert errors == []
+        browser.close()
