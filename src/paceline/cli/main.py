@@ -12,6 +12,7 @@ import typer
 
 from paceline import __version__
 from paceline.cli.collect import collect
+from paceline.cli.compare import compare
 from paceline.cli.copy import copy
 from paceline.cli.diagnose import diagnose
 from paceline.cli.export import export
@@ -37,6 +38,7 @@ app = typer.Typer(
 COMMANDS: tuple[Callable[..., Any], ...] = (
     diagnose,
     what_if,
+    compare,
     show,
     sql,
     export,
