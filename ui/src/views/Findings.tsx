@@ -149,7 +149,8 @@ function figure(value: number | string | null, row: Evidence): string {
   if (typeof value === "string") return value;
   if (row.unit === "fraction") return percent(value);
   const larger = Math.max(Math.abs(value), typeof row.peers === "number" ? Math.abs(row.peers) : 0);
-  const text = fixed(value, Number.isInteger(value) && larger >= 10 ? 0 : Math.min(2, decimalsFor(larger)));
+  const whole = Number.isInteger(value) && Number.isInteger(row.peers ?? 0);
+  const text = fixed(value, whole ? 0 : Math.min(2, decimalsFor(larger)));
   return row.unit ? `${text} ${row.unit}` : text;
 }
 

@@ -3,7 +3,7 @@ import { useCallback, useMemo, useState } from "preact/hooks";
 import { RankBars, type Bar } from "../charts/RankBars";
 import { Empty, Section } from "../components/Section";
 import type { Columns } from "../data/columns";
-import { duration } from "../format/numbers";
+import { count, duration } from "../format/numbers";
 import { useText, type Key, type Text } from "../i18n/text";
 import { kindName } from "./Collectives";
 import { useScene } from "./context";
@@ -81,7 +81,8 @@ function barsOf(times: Columns, id: number): Bar[] {
 }
 
 function nameOf(operators: Columns, i: number, t: Text): string {
-  const members = t("operators.members", { n: operators.num("members")[i] });
+  const n = operators.num("members")[i];
+  const members = n === 1 ? t("facts.rank") : t("facts.ranks", { n: count(n) });
   const kind = kindName(operators.text("kind")[i] ?? "", t);
   const name = operators.text("name")[i];
   if (!name) return `${operators.text("op")[i]} · ${kind} · ${members}`;
