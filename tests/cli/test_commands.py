@@ -103,6 +103,8 @@ def test_wrong_arguments_are_one_sentence_and_exit_code_two(source: Path, tmp_pa
         (("simulate", tmp_path / "out", "--fault", "gremlins"), "gremlins"),
         (("simulate", tmp_path / "out", "--layout", "papyrus"), "papyrus"),
         (("simulate", tmp_path / "out", "--tp", "3"), "ranks"),
+        (("show", source, "--nonsense"), "No such option"),
+        (("show",), "Missing argument"),
     ):
         result = paceline(*words, cache=tmp_path / "cache")
         assert result.returncode == 2, (words, result)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.analysis.peers import Excess
+from paceline.analysis.peers import Excess, nan_median
 from paceline.analysis.replay import Costs, Replay
 
 Floats = NDArray[np.float64]
@@ -91,13 +91,13 @@ def steadied(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]], *
 
 
 def balanced(replay: Replay, costs: Costs, groups: Iterable[tuple[int, ...]]) -> Costs:
-    """Every group of ranks (stages) with the same own time: their mean, step by step."""
+    """Every group of ranks (stages) with the same own time: the mean of the stages, step by step."""
     own = replay.timeline.own_time()
     stages = [list(group) for group in groups]
-    means = np.array([np.nanmean(own[stage], axis=0) for stage in stages])
+    means = np.array([nan_median(own[stage].T) for stage in stages])
     factors = np.ones(own.shape)
     for stage, mean in zip(stages, means, strict=True):
-        factors[stage] = means.mean(axis=0) / mean
+        factors[stage] = np.nan_to_num(means.mean(axis=0) / mean, nan=1.0)
     return scale_own(replay, costs, factors)
 
 

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import click
 import typer
 
 from paceline import __version__
@@ -18,6 +17,7 @@ from paceline.cli.diagnose import diagnose
 from paceline.cli.export import export
 from paceline.cli.kb import kb
 from paceline.cli.ls import ls
+from paceline.cli.msadvisor import msadvisor
 from paceline.cli.show import show
 from paceline.cli.simulate import simulate
 from paceline.cli.slim import slim
@@ -49,6 +49,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     slim,
     collect,
     kb,
+    msadvisor,
 )
 for command in COMMANDS:
     app.command(command.__name__.replace("_", "-"))(command)
@@ -66,6 +67,10 @@ def _options(
         raise typer.Exit
 
 
+# Typer carries its own copy of click since 0.20 and names only the leaves of its exceptions: this is their UsageError.
+_WRONG_ARGUMENTS: Any = typer.BadParameter.__mro__[1]
+
+
 def main() -> None:
     """Entry point: one sentence on stderr for what a person can act on, exit codes that mean something."""
     try:
@@ -80,10 +85,10 @@ def main() -> None:
         if error.hint:
             _say(f"          {error.hint}")
         sys.exit(error.exit_code)
-    except click.ClickException as error:
+    except _WRONG_ARGUMENTS as error:
         error.show()
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         _say("paceline: stopped; what was read is kept")
         sys.exit(130)
     except BrokenPipeError:

@@ -15,7 +15,7 @@ import msgspec
 from paceline.formats.ascend_db_source import Database, as_text, open_database
 from paceline.formats.ascend_db_steps import StepWindows, step_windows
 from paceline.formats.ascend_identity import add_groups, decode_groups
-from paceline.formats.collective_names import group_hash, group_kind
+from paceline.formats.collective_names import group_hash
 from paceline.formats.reader import Sink
 
 _MIB = 1 << 20
@@ -33,12 +33,8 @@ def read_identity(path: Path, rank: int, sink: Sink) -> None:
     with open_database(path) as database:
         metadata = _metadata(database)
         groups = decode_groups(metadata["parallel_group_info"]) if "parallel_group_info" in metadata else {}
-        stages = [group.group_rank for group in groups.values() if group_kind(group.group_name) == "pp"]
-        stage = next((stage for stage in stages if stage is not None), None)
-        sink.add("ranks", {
-            "host": _host(database), "device": _device(database, rank),
-            "stage": _stage(metadata, rank) if stage is None else stage,
-        })  # fmt: skip
+        columns = {"host": _host(database), "device": _device(database, rank), "stage": _stage(metadata, rank)}
+        sink.add("ranks", columns)
         add_groups(groups, sink)
 
 

@@ -92,10 +92,7 @@ def add_groups(groups: dict[str, _Group], sink: Sink) -> None:
 
 
 def _stage(metadata: _Metadata) -> int | None:
-    """Place in the pipeline group, or rank // (world / pp) in Megatron's order."""
-    for group in metadata.parallel_group_info.values():
-        if group_kind(group.group_name) == "pp" and group.group_rank is not None:
-            return group.group_rank
+    """rank // (world / pp) in Megatron's order; else the Run works it out from the pipeline groups (run/views.py)."""
     sizes = metadata.distributed_args
     if sizes and sizes.rank is not None and sizes.pipeline_model_parallel_size > 1 and sizes.world_size > 0:
         return sizes.rank // max(1, sizes.world_size // sizes.pipeline_model_parallel_size)

@@ -22,7 +22,7 @@ import msgspec
 
 from paceline.run.batch import Warning
 
-READ_VERSION = 1
+READ_VERSION = 2
 """Raise it when a reader or a table changes meaning: stores made before are read anew."""
 
 

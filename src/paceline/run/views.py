@@ -41,7 +41,7 @@ MEMBERS = """
 """
 
 RANKS = """
-    WITH
+    WITH RECURSIVE
     identified AS (
         SELECT rank, any_value(host) AS host, any_value(device) AS device, any_value(stage) AS stage,
                any_value(note) AS known_note
@@ -55,7 +55,18 @@ RANKS = """
             SELECT rank, format, path FROM raw.ranks WHERE format IS NOT NULL
         ) GROUP BY rank
     ),
-    pipeline AS (SELECT rank, any_value(index) AS stage FROM members WHERE kind = 'pp' GROUP BY rank),
+    -- Pipeline groups hold all stages, or one pair of neighbours each: the stage is the length of the chain before it.
+    neighbours AS (
+        SELECT DISTINCT a.rank AS before, b.rank AS behind
+        FROM members AS a JOIN members AS b ON a."group" = b."group" AND b.index = a.index + 1
+        WHERE a.kind = 'pp'
+    ),
+    chain AS (
+        SELECT DISTINCT before AS rank, 0 AS stage FROM neighbours WHERE before NOT IN (SELECT behind FROM neighbours)
+        UNION
+        SELECT behind, stage + 1 FROM chain JOIN neighbours ON before = rank WHERE stage < 1024
+    ),
+    pipeline AS (SELECT rank, max(stage) AS stage FROM chain GROUP BY rank),
     everyone AS (
         SELECT rank FROM recorded UNION SELECT rank FROM identified UNION SELECT rank FROM members
     )

@@ -152,7 +152,9 @@ def _confidence(case: Case, places: list[int]) -> float:
     known = ~np.isnan(case.excess.relative[places])
     share = float(over.sum() / max(1, known.sum()))
     margin = float(np.min(case.excess.usual[places])) / max(case.excess.threshold, 1e-9)
-    return round(float(min(0.99, share * (1 - 0.5 ** (1 + margin)))), 2)
+    # Where single steps prove little, losing nearly all of them still does.
+    stubborn = 1 - 100 * float(np.max(case.excess.chance[places]))
+    return round(float(min(0.99, max(share * (1 - 0.5 ** (1 + margin)), min(0.95, stubborn)))), 2)
 
 
 def _evidence(case: Case, places: list[int]) -> tuple[Evidence, ...]:

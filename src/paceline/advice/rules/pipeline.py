@@ -11,7 +11,7 @@ from paceline.analysis.peers import nan_median
 
 UNEVEN = 1.06
 """The slowest stage needs this much more than the mean stage."""
-BUBBLE = 0.2
+BUBBLE = 0.3
 """Idle share of an even pipeline, (p - 1) / (m + p - 1), that is worth changing."""
 
 

@@ -75,8 +75,8 @@ def _uneven(case: Case) -> list[Finding]:
     centred = _centred(case)
     if np.isnan(centred).all():
         return []
-    worst = np.nanmax(centred, axis=0)
-    spread = float(np.nanmedian(worst))
+    worst = np.max(np.nan_to_num(centred, nan=-1.0), axis=0)
+    spread = float(np.median(worst))
     if spread < SPREAD:
         return []
     shared = _shared_by_replicas(case, centred)
@@ -87,7 +87,9 @@ def _uneven(case: Case) -> list[Finding]:
     else:
         fixed = steadied(case.replay, case.replay.costs, case.classes, quantile=0.5)
     gain = case.gain(fixed)
-    places = sorted(np.argsort(-np.nan_to_num(np.nanmax(centred, axis=1)))[: max(1, len(case.places) // 4)].tolist())
+    places = sorted(
+        np.argsort(-np.max(np.nan_to_num(centred, nan=-1.0), axis=1))[: max(1, len(case.places) // 4)].tolist()
+    )
     everyone = tuple(place.rank for place in case.places)
     return [
         Finding(
