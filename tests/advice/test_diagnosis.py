@@ -15,7 +15,9 @@ from paceline.simulate import ClusterSpec, Truth, simulate
 from reading import FIXTURES, needs_fixtures
 
 
-def examined(root: Path, *faults: str, layout: str = "ascend-text", spec: ClusterSpec | None = None) -> tuple[Diagnosis, Truth]:
+def examined(
+    root: Path, *faults: str, layout: str = "ascend-text", spec: ClusterSpec | None = None
+) -> tuple[Diagnosis, Truth]:
     truth = simulate(root / "run", spec or ClusterSpec(steps=5), faults, layout)
     with paceline.open(root / "run", store=root / "store") as run:
         return diagnose(run), truth

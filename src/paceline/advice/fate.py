@@ -53,11 +53,11 @@ def blind_spots(run: Run) -> frozenset[str]:
 
 def _parts(subject: Subject) -> set[tuple[str, object]]:
     """Ranks count only where nothing narrower is named: a link names its ranks too."""
-    narrow = {("link", (link.src, link.dst)) for link in subject.links}
+    narrow: set[tuple[str, object]] = {("link", (link.src, link.dst)) for link in subject.links}
     narrow |= {("operator", name) for name in subject.operators}
     narrow |= {("stage", stage) for stage in subject.stages}
     wide: set[tuple[str, object]] = {("rank", rank) for rank in subject.ranks}
-    return set(narrow) or wide or {("host", host) for host in subject.hosts}
+    return narrow or wide or {("host", host) for host in subject.hosts}
 
 
 def _needs(finding: Finding) -> set[str]:
