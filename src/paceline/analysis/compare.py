@@ -4,7 +4,7 @@ Every quantity is a series over steps, reduced to its median and its spread:
 
     sigma  = 1.4826 · b(n) · MAD over n steps; for ranks, operators and links at least their usual relative sigma
     noise  = 3 · max(sigma before, sigma after)
-    real   = |after - before| > noise  and  |after - before| > 1 % of before
+    real   = |after - before| > noise  and  |after - before| > 1 % of before  and, for times, > 0.1 % of the step
 
 b(n) corrects the MAD of few values (Croux and Rousseeuw 1992). The floor among many alike is there because one of them
 always has a MAD that is small by chance. Where neither run has three steps the spread is unknown: sigma is taken as 1 %.
@@ -30,6 +30,8 @@ from paceline.run.run import Run
 
 SIGMAS = 3.0
 EFFECT_FLOOR = 0.01
+STEP_FLOOR = 0.001
+"""A change of a phase, rank or operator that is less of the step than this is nobody's concern."""
 FEWEST_STEPS = 3
 UNKNOWN_SIGMA = 0.01
 """Relative sigma where no run has enough steps to tell."""
@@ -103,13 +105,14 @@ def compare(before: Measured, after: Measured) -> Comparison:
         which = "the run before" if not before.step else "the run after"
         raise UsageError(f"{which} recorded no step times: there is nothing to compare")
     step = changes(before.step, after.step, "ms", alike=False)[0]
-    phases = _phases(changes(before.phases, after.phases, "ms", alike=False))
+    least = STEP_FLOOR * step.before
+    phases = _phases(changes(before.phases, after.phases, "ms", alike=False, least=least))
     if before.ranks != after.ranks:
         return Comparison(step, phases, same_ranks=False)
     return Comparison(
         step, phases, same_ranks=True,
-        ranks=changes(before.by_rank, after.by_rank, "ms"),
-        operators=changes(*_filled(before.operators, after.operators), "ms"),
+        ranks=changes(before.by_rank, after.by_rank, "ms", least=least),
+        operators=changes(*_filled(before.operators, after.operators), "ms", least=least),
         transports=changes(before.transports, after.transports, "GB/s", more_is_faster=True),
         links=changes(before.links, after.links, "GB/s", more_is_faster=True),
     )  # fmt: skip
@@ -126,7 +129,7 @@ def _phases(found: tuple[Change, ...]) -> tuple[Change, ...]:
 
 def changes(
     before: Mapping[str, Sample], after: Mapping[str, Sample], unit: str,
-    *, alike: bool = True, more_is_faster: bool = False,
+    *, alike: bool = True, more_is_faster: bool = False, least: float = 0.0,
 ) -> tuple[Change, ...]:  # fmt: skip
     """What both runs know, real changes first, largest first. `alike`: rows are of one kind and share their noise."""
     usual = max(_usual_sigma(before), _usual_sigma(after)) if alike else 0.0
@@ -136,7 +139,7 @@ def changes(
         old, new = before[name], after[name]
         noise = SIGMAS * max(old.sigma, new.sigma, usual * max(abs(old.median), abs(new.median)))
         difference = new.median - old.median
-        real = abs(difference) > noise and abs(difference) > EFFECT_FLOOR * abs(old.median)
+        real = abs(difference) > max(noise, EFFECT_FLOOR * abs(old.median), least)
         better = (difference > 0) == more_is_faster
         verdict = ("faster" if better else "slower") if real else "same"
         found.append(Change(name, unit, old.median, new.median, noise, verdict))
