@@ -14,7 +14,7 @@ help: ## this list
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,torch]'
 	@touch $@
 
 ui/node_modules/.package-lock.json: ui/package-lock.json
@@ -50,6 +50,7 @@ lint: $(STAMP) ## formatting, style, types, and the one-way road
 
 bench: $(STAMP) ## us and the peers side by side
 	$(BIN)/python benchmarks/ingest.py
+	$(BIN)/python benchmarks/diagnose.py
 	$(BIN)/python benchmarks/transfer.py
 
 clean: ## remove what make made

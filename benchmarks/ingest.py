@@ -15,14 +15,11 @@ import math
 import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 from measure import Cost, measure
+from peer import WORK, install_peer
 
-HERE = Path(__file__).parent
-WORK = HERE / "work"
-PEER = "msprof-analyze==26.2.0"
 LOAD_ALL = (
     "import sys, paceline; from paceline.run.run import TABLE_NAMES; paceline.open(sys.argv[1]).load(TABLE_NAMES)"
 )
@@ -84,15 +81,6 @@ def simulate(ranks: int, detail_ranks: int) -> Path:
             check=True,
         )  # fmt: skip
     return target
-
-
-def install_peer() -> Path:
-    target = WORK / "peer-venv"
-    program = target / "bin" / "msprof-analyze"
-    if not program.exists():
-        venv.create(target, with_pip=True)
-        subprocess.run([str(target / "bin" / "pip"), "install", "--quiet", PEER], check=True)
-    return program
 
 
 def check_same(data: Path, theirs: Path) -> None:

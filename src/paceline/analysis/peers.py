@@ -5,11 +5,18 @@ the healthy ones are the fast half, because a fault makes a rank slower and neve
 of the lower half, which holds for two peers, for several culprits, and when half of the peers are slow.
 
     excess(r, n) = value(r, n) / reference(class of r, n) - 1
-    noise        = 1.4826 · MAD of the lower half's excess, over ranks and steps
+    noise        = 1.4826 · MAD over ranks and steps of the lower half's excess, or, if that is more (it is 0 for two
+                   peers), of how far each rank's value / reference strays from its own median, as a share of it
+    chance(r)    = 2 · peers · min over two sets of h others (the lower half; all) of
+                   P(Binomial(steps, 1 / (h + 1)) ≥ steps in which r is slower than all of the set)
+
+On machines so noisy that no single step proves anything, a habit still shows: without one, all would take turns in being
+the slowest, and `chance` says how likely it would be that one of them lost so often.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -25,6 +32,9 @@ EFFECT_FLOOR = 0.025
 SIGMAS = 5.0
 CHRONIC_SHARE = 0.6
 """A habit shows in at least this share of the steps."""
+UNLIKELY = 1e-3
+"""A rank that is slowest so often that chance would do it more rarely than this has a habit."""
+BETWEEN_SIGMAS = 3.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,10 @@ class Excess:
     reference: Floats
     """ranks × steps, in the value's own unit."""
     noise: float
+    between: float
+    """1.4826 · MAD of what healthy ranks usually have more or less than their reference."""
+    chance: Floats
+    """Per rank, see above."""
 
     @property
     def usual(self) -> Floats:
@@ -53,7 +67,9 @@ class Excess:
         usual = self.usual
         known = np.maximum(1, (~np.isnan(self.relative)).sum(axis=1))
         share = (np.nan_to_num(self.relative) > self.threshold / 2).sum(axis=1) / known
-        found = [int(r) for r in np.flatnonzero((usual > self.threshold) & (share >= CHRONIC_SHARE))]
+        clear = (usual > self.threshold) & (share >= CHRONIC_SHARE)
+        stubborn = (usual > max(EFFECT_FLOOR, BETWEEN_SIGMAS * self.between)) & (self.chance < UNLIKELY)
+        found = [int(r) for r in np.flatnonzero(clear | stubborn)]
         return sorted(found, key=lambda place: -usual[place])
 
 
@@ -74,7 +90,9 @@ def peer_classes(line: Timeline, stages: NDArray[np.int64]) -> tuple[tuple[int, 
 def excess_over_peers(values: Floats, classes: tuple[tuple[int, ...], ...]) -> Excess:
     """Compare a ranks × steps quantity with the reference of each rank's peers."""
     reference = np.full(values.shape, np.nan)
+    chance = np.ones(len(values))
     healthy: list[Floats] = []
+    swings: list[Floats] = []
     for ranks in classes:
         rows = list(ranks)
         if len(rows) < 2:
@@ -84,13 +102,54 @@ def excess_over_peers(values: Floats, classes: tuple[tuple[int, ...], ...]) -> E
         lower = order[: max(1, (len(order) + 1) // 2)]
         if lower:
             reference[rows] = nan_median(values[lower].T)[None, :]
-            healthy.append((values[lower] / reference[lower] - 1).ravel())
+            healthy.append(values[lower] / reference[lower] - 1)
+            chance[rows] = _chances(values[rows], values[lower])
+            swings.append(_swing(values, reference, [row for row in rows if lower != [row]]))
     with np.errstate(invalid="ignore", divide="ignore"):
         relative = values / reference - 1
-    spread = np.concatenate(healthy) if healthy else np.zeros(0)
-    spread = spread[~np.isnan(spread)]
-    noise = 1.4826 * float(np.median(np.abs(spread))) if len(spread) else 0.0
-    return Excess(classes, relative, reference, noise)
+    noise = max(_deviation([ranks.ravel() for ranks in healthy]), _deviation(swings))
+    between = _deviation([nan_median(ranks) for ranks in healthy])
+    return Excess(classes, relative, reference, noise, between, chance)
+
+
+def _swing(values: Floats, reference: Floats, rows: list[int]) -> Floats:
+    """How far from its usual distance to the reference each of these ranks is, step by step; noise multiplies."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = values[rows] / reference[rows]
+        swing: Floats = (ratio / nan_median(ratio)[:, None] - 1).ravel()
+    return swing
+
+
+def _chances(values: Floats, healthy: Floats) -> Floats:
+    """How likely one of these ranks would lose against the others as often as each of them did."""
+    ranks = range(len(values))
+    fewer = [_chance_of_losing(values[rank], healthy) for rank in ranks]  # shows several culprits
+    all_others = [
+        _chance_of_losing(values[rank], np.delete(values, rank, axis=0)) for rank in ranks
+    ]  # needs fewer steps
+    chances: Floats = np.minimum(1.0, 2 * len(values) * np.minimum(fewer, all_others))
+    return chances
+
+
+def _chance_of_losing(mine: Floats, others: Floats) -> float:
+    known = ~np.isnan(mine) & ~np.isnan(others).any(axis=0)
+    lost = int((mine[known] > others[:, known].max(axis=0)).sum())
+    return _binomial_tail(int(known.sum()), lost, 1 / (len(others) + 1))
+
+
+def _binomial_tail(trials: int, least: int, odds: float) -> float:
+    """
+    >>> _binomial_tail(3, 2, 0.5)
+    0.5
+    """
+    return sum(math.comb(trials, n) * odds**n * (1 - odds) ** (trials - n) for n in range(least, trials + 1))
+
+
+def _deviation(values: list[Floats]) -> float:
+    """Standard deviation around 0, unmoved by outliers."""
+    joined = np.concatenate(values) if values else np.zeros(0)
+    known = joined[~np.isnan(joined)]
+    return 1.4826 * float(np.median(np.abs(known))) if len(known) else 0.0
 
 
 def nan_median(values: Floats) -> Floats:
