@@ -113,14 +113,17 @@ def test_existing_files_are_never_touched(run: Run, root: Path) -> None:
     assert [path.name for path in root.iterdir() if path.name.startswith(".")] == []
 
 
-def test_runs_of_other_frameworks_get_names_that_carry_the_sequence(tmp_path: Path) -> None:
-    """Kineto calls every all-reduce alike; in one object per step they would overwrite each other."""
-    spec = ClusterSpec(hosts=1, devices=4, dp=2, tp=2, pp=1, steps=2, layers=2, micro_batches=1)
-    simulate(tmp_path / "run", spec, layout="kineto")
+@pytest.mark.parametrize("layout", ["kineto", "msprof", "mindinsight", "ascend-db"])
+def test_runs_of_other_tools_lose_no_collective(tmp_path: Path, layout: str) -> None:
+    """Names may repeat (Kineto), or stand for different executions on different ranks (msprof); none overwrites another."""
+    spec = ClusterSpec(hosts=1, devices=4, dp=1, tp=2, pp=2, steps=2, layers=2, micro_batches=2)
+    simulate(tmp_path / "run", spec, layout=layout)
     query = "SELECT rank, step, op, duration FROM collectives"
     with Run(tmp_path / "run", store=tmp_path / "store") as run:
         export_cluster_analysis(run, tmp_path / "out")
         expected = run.sql(query).fetchall()
     with Run(tmp_path / "out", store=tmp_path / "store-out") as again:
         assert sorted(again.sql(query).fetchall()) == sorted(expected)
-        assert again.sql("SELECT count(*) FROM collectives WHERE sequence IS NULL").fetchall() == [(0,)]
+        assert again.sql("SELECT count(*), count(computing) FROM steps").fetchall() == [(8, 8)]
+        grouped = again.sql('SELECT count(*) FROM collectives WHERE "group" IS NOT NULL AND sequence IS NULL')
+        assert grouped.fetchall() == [(0,)]

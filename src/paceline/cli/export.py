@@ -10,7 +10,7 @@ import typer
 
 from paceline.cli.source import Source, StoreOption, WorkersOption, opened, say_warnings
 from paceline.errors import UsageError
-from paceline.run.cluster_export import export_cluster_analysis
+from paceline.run.cluster_export import export_cluster_analysis, unplaced_links
 from paceline.run.export import export_chrome_trace, export_tables
 
 
@@ -47,6 +47,8 @@ def export(
             target = output or Path("cluster_analysis_output")  # the name MindStudio Insight looks for
             written = export_cluster_analysis(run, target)
             typer.echo(f"{target}: {', '.join(f'{file} {rows:,}' for file, rows in written.items())}", err=True)
+            if left_out := unplaced_links(run):
+                typer.echo(f"left out: {left_out:,} links whose ranks are known inside their group only", err=True)
         else:
             target = output or Path(f"{name}-{to.value}")
             written = export_tables(run, target, to.value, ranks=ranks)

@@ -41,9 +41,9 @@ _CHUNK = 20_000
 _STEP_COLUMNS = {
     "Computing": "computing",
     "Communication(Not Overlapped)": "exposed",
-    "Overlapped": "overlapped",
-    "Communication": "communication",
-    "Free": "free",
+    "Overlapped": "coalesce(overlapped, communication - exposed)",
+    "Communication": "coalesce(communication, exposed + overlapped)",
+    "Free": "coalesce(free, duration - computing - exposed)",
     "Stage": "duration - coalesce(bubble, 0)",
     "Bubble": "bubble",
     "Communication(Not Overlapped and Exclude Receive)": "exposed - coalesce(bubble, 0)",
@@ -78,7 +78,8 @@ _COLLECTIVES = f"""
     LEFT JOIN ranks USING (rank)
     LEFT JOIN moved ON moved.rank = numbered.rank AND moved.tie = numbered.tie AND moved.name = numbered.name
         AND moved.at_step = coalesce(numbered.step, -1) AND moved.number = coalesce(numbered.sequence, -1)
-    ORDER BY members, step, label, sequence, numbered.entry, copy, numbered.rank
+    -- By length first: 2 before 10. Ranks may count the same operator differently, so not by sequence.
+    ORDER BY members, step, label, length(numbered.entry), numbered.entry, copy, numbered.rank
 """
 
 _TRANSFERS = f"""
@@ -143,6 +144,11 @@ def export_cluster_analysis(run: Run, target: Path) -> dict[str, int]:
     return written | {"communication_group.json": len(groups)}
 
 
+def unplaced_links(run: Run) -> int:
+    """Links that are left out, because the ranks at their ends are known inside their communicator only."""
+    return int(run.sql("SELECT count(*) FROM links WHERE scope <> 'global'").fetchall()[0][0])
+
+
 def _read_groups(run: Run) -> list[Group]:
     rows = run.connection.execute(_GROUPS).fetchall()
     return [
@@ -183,14 +189,17 @@ def _rows(run: Run, query: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _write_steps(run: Run, path: Path) -> int:
-    """Rank rows, then stage rows where pipeline stages are known. Columns nobody knows are left out."""
+    """Rank rows, then stage rows where pipeline stages are known. What is unknown stays empty."""
     names = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(_STEP_COLUMNS.values()))
     rows = run.connection.execute(
         f"SELECT step, rank, {names} FROM steps WHERE coalesce(computing, exposed, free) IS NOT NULL ORDER BY rank, step"
     ).fetchall()
     if not rows:
         return 0
-    kept = [i for i in range(len(_STEP_COLUMNS)) if any(row[2 + i] is not None for row in rows)]
+    # "Preparing" came with later versions: a file without it is a whole file.
+    kept = [
+        i for i, name in enumerate(_STEP_COLUMNS) if name != "Preparing" or any(row[2 + i] is not None for row in rows)
+    ]
     places = _parallel_places(run)
     header = ["Step", "Type", "Index", *(list(_STEP_COLUMNS)[i] for i in kept)]
     with path.open("w", encoding="utf-8", newline="") as file:
