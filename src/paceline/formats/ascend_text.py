@@ -21,7 +21,7 @@ from paceline.formats.ascend_csv import (
     read_op_statistic,
 )
 from paceline.formats.ascend_identity import Identity, read_identity
-from paceline.formats.ascend_trace import read_steps, read_trace_view
+from paceline.formats.ascend_trace import read_steps, read_trace_counters, read_trace_view
 from paceline.formats.minddata import minddata_sections
 from paceline.formats.mindspore_cpu import cpu_sections
 from paceline.formats.reader import Part, Section
@@ -112,6 +112,9 @@ def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> It
     if steps or trace:
         read_split = partial(read_steps, steps.path if steps else None, trace.path if trace else None)
         yield Section("steps", frozenset({"steps"}), _given(steps, trace), read_split, parsed=0.02)
+    if trace:
+        read_samples = partial(read_trace_counters, trace.path)
+        yield Section("trace_view.json counters", frozenset({"counters"}), (trace,), read_samples, parsed=0.02)
     for name, tables, read in _SIMPLE:
         if file := files.get(name):
             yield Section(f"{name} {tables[0]}", frozenset(tables), (file,), partial(read, file.path))
@@ -135,7 +138,7 @@ _SIMPLE = (
     ("api_statistic.csv", ("host_calls",), read_api_statistic),
     ("l2_cache.csv", ("l2_cache",), read_l2_cache),
     ("data_preprocess.csv", ("kernels",), read_data_preprocess),
-    ("trace_view.json", ("events", "counters"), read_trace_view),
+    ("trace_view.json", ("events",), read_trace_view),
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from paceline.formats.ascend_csv import csv_rows, integer, nanoseconds
 from paceline.formats.reader import Sink
+from paceline.formats.trace_counters import counters_only
 from paceline.formats.trace_events import load_trace
 
 _COUNTERS = (
@@ -29,10 +30,17 @@ class StepSpan:
 
 
 def read_trace_view(path: Path, sink: Sink) -> None:
-    """events (everything that lasts) and counters, with tracks named after process and thread."""
-    args = {"label": "name"} | {f"counter {index}": key for index, key in enumerate(_COUNTERS)}
-    load_trace(sink.connection, path, table="trace_view", args=args)
+    """events: everything that lasts, with tracks named after process and thread."""
+    load_trace(sink.connection, path, table="trace_view", args={"label": "name"})
     sink.add_query("events", TRACK_EVENTS.format(table="trace_view"))
+    sink.connection.execute("DROP TABLE trace_view")
+
+
+def read_trace_counters(path: Path, sink: Sink) -> None:
+    """counters, without parsing the timeline around them where they are few."""
+    args = {f"counter {index}": key for index, key in enumerate(_COUNTERS)}
+    with counters_only(path) as samples:
+        load_trace(sink.connection, samples, table="trace_view", args=args)
     series = ", ".join(f'TRY_CAST("counter {index}" AS DOUBLE) AS "{key}"' for index, key in enumerate(_COUNTERS))
     sink.add_query(
         "counters",
