@@ -2,8 +2,8 @@
 
     python benchmarks/diagnose.py [--ranks 16] [--layers 16 32] [--alone 64 128 256] [--skip-peer]
 
-Every rank of the compared cluster has its timeline and kernels, in the sizes of a small and of a usual model: the peer
-costs about 13 CPU seconds before it reads anything, and opens the timelines of some ranks only; we read all. Then larger
+Every rank of the compared cluster has its timeline and kernels, in two sizes of model; the peer's advisor opens only
+some of the timelines. Then larger
 clusters with us alone: memory must stay below 2 GiB, and CPU and memory must grow no faster than the number of ranks.
 CPU seconds are what counts: wall time on shared machines is noise, and the advisor runs itself at nice 19.
 """
