@@ -9,6 +9,7 @@ import numpy as np
 from paceline.advice.case import Case
 from paceline.advice.finding import Diagnosis, Finding, ranked
 from paceline.advice.rules import RULES
+from paceline.errors import UsageError
 from paceline.run.run import Run
 
 WORTH_SAYING = 0.3
@@ -20,6 +21,11 @@ def diagnose(run: Run, *, steps: tuple[int, ...] | None = None) -> Diagnosis:
     run.load(["ranks", "groups", "steps", "collectives", "links", "packets", "kernels", "counters", "ranks_memory",
               "host_calls", "input_pipeline"])  # fmt: skip
     case = Case(run, steps)
+    if not len(case.line.steps):
+        raise UsageError(
+            f"{run.source}: no step and no collective was recorded" + (" in these steps" if steps else ""),
+            hint="record at least one whole step; what was read: paceline show SOURCE",
+        )
     findings = [finding for rule in RULES for finding in rule(case)]
     return Diagnosis(_about(case), ranked(_worth_saying(findings)), case.replay.residual)
 

@@ -34,7 +34,7 @@ _WORDS = {
     "replay": ("replay of the unchanged run is off by {n:+.1f} %", "原样重放误差 {n:+.1f} %"),
     "report": ("report", "报告"),
     "explain": ("explain: paceline kb {id}", "详解：paceline kb {id}"),
-    "head": ("{ranks} ranks · {hosts} hosts · {steps} steps · median step {ms} ms",
+    "head": ("{ranks} rank(s) · {hosts} host(s) · {steps} step(s) · median step {ms} ms",
              "{ranks} 张卡 · {hosts} 台主机 · {steps} 步 · 单步中位数 {ms} 毫秒"),
 }  # fmt: skip
 _SEVERITY = {"high": "高", "medium": "中", "low": "低", "info": "提示"}

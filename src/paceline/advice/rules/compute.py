@@ -122,17 +122,26 @@ def _outside_computing(case: Case, place: int) -> str:
 def _rank_finding(case: Case, culprits: list[Culprit]) -> Finding:
     places = [culprit.place for culprit in culprits]
     reason = culprits[0].reason
-    usual = case.excess.usual[places]
     amount, _, detail = culprits[0].detail.partition("/")
     return Finding(
         id=reason,
         subject=Subject(ranks=case.ranks_of(places), hosts=case.hosts_of(places), operators=culprits[0].operators),
         gain=case.gain(like_peers(case.replay, case.replay.costs, places, case.excess)),
         confidence=_confidence(case, places),
-        amount=f"{amount} MHz" if reason == "frequency-drop" else f"{100 * float(usual.max()):.0f} %",
+        amount=_amount(case, reason, amount, places),
         detail=detail,
         evidence=_evidence(case, places),
     )
+
+
+def _amount(case: Case, reason: str, frequency: str, places: list[int]) -> str:
+    """A frequency, a share of the step for what is waited for, else how much slower than the peers."""
+    if reason == "frequency-drop":
+        return f"{frequency} MHz"
+    if reason in ("input-bound", "host-bound"):
+        more = nan_median(case.own)[places] - nan_median(case.excess.reference)[places]
+        return f"{100 * float(more.max()) / max(1.0, case.step_ms * 1e6):.0f} %"
+    return f"{100 * float(case.excess.usual[places].max()):.0f} %"
 
 
 def _host_finding(case: Case, host: str, places: list[int]) -> Finding:

@@ -90,11 +90,10 @@ def _uneven(case: Case) -> list[Finding]:
     places = sorted(
         np.argsort(-np.max(np.nan_to_num(centred, nan=-1.0), axis=1))[: max(1, len(case.places) // 4)].tolist()
     )
-    everyone = tuple(place.rank for place in case.places)
     return [
         Finding(
             id="load-imbalance" if dealt else "jitter",
-            subject=Subject(ranks=case.ranks_of(places) if dealt else everyone),
+            subject=Subject(ranks=case.ranks_of(places) if dealt else ()),
             gain=gain,
             confidence=0.85,
             amount=f"{100 * spread:.0f} %",
