@@ -31,7 +31,7 @@ class StepSpan:
 
 def read_trace_view(path: Path, sink: Sink) -> None:
     """events: everything that lasts, with tracks named after process and thread."""
-    load_trace(sink.connection, path, table="trace_view", args={"label": "name"})
+    load_trace(sink.connection, path, table="trace_view", args={"label": "name"}, phases="XM")
     sink.add_query("events", TRACK_EVENTS.format(table="trace_view"))
     sink.connection.execute("DROP TABLE trace_view")
 

@@ -45,8 +45,9 @@ def load_trace(
     *,
     table: str = "trace",
     args: Mapping[str, str] | None = None,
+    phases: str | None = None,
 ) -> None:
-    """Create a temporary table of a trace file's events.
+    """Create a temporary table of a trace file's events, or only of those phases ("XM" = spans and metadata).
 
     Columns: ph, name, pid, tid, cat, id (text), ts and dur (int64 ns; null when absent or not a number), and one
     text column per entry of `args` (column name → key inside the event's "args" object).
@@ -55,7 +56,7 @@ def load_trace(
     to a base (newer torch) and times in strings (Ascend) to the nanosecond.
     """
     with _as_array(path) as array:
-        _load(connection, array, table, args or {}, _NUMBERS if _times_are_numbers(array) else _TEXT)
+        _load(connection, array, table, args or {}, _NUMBERS if _times_are_numbers(array) else _TEXT, phases)
 
 
 def load_counters(connection: duckdb.DuckDBPyConnection, path: Path, *, table: str = "counters") -> None:
@@ -104,10 +105,16 @@ _TEXT = _Times(
 
 
 def _load(
-    connection: duckdb.DuckDBPyConnection, array: Path, table: str, args: Mapping[str, str], times: _Times
+    connection: duckdb.DuckDBPyConnection,
+    array: Path,
+    table: str,
+    args: Mapping[str, str],
+    times: _Times,
+    phases: str | None,
 ) -> None:
     fields = ", ".join(f'"{key}" VARCHAR' for key in sorted(set(args.values())))
     struct = f", args: 'STRUCT({fields})'" if fields else ""
+    chosen = f"WHERE ph IN ({', '.join(repr(phase) for phase in phases)})" if phases else ""
     # ignore_errors turns a value of the wrong type into a null; broken JSON still raises.
     picked = "".join(f', args."{key}" AS "{column}"' for column, key in args.items())
     connection.execute(
@@ -117,6 +124,7 @@ def _load(
         FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_MAX_EVENT}, columns = {{
             ph: 'VARCHAR', name: 'VARCHAR', pid: 'VARCHAR', tid: 'VARCHAR', cat: 'VARCHAR', id: 'VARCHAR',
             ts: '{times.type}', dur: 'DOUBLE'{struct}}})
+        {chosen}
         """,
         [str(array)],
     )

@@ -59,7 +59,8 @@ class Batch:
     _created: set[str] = field(default_factory=set)
     _kept: dict[str, list[Chunk]] = field(default_factory=lambda: defaultdict(list))
     _pending: list[tuple[str, Chunk]] = field(default_factory=list)
-    _open: bool = False
+    _queried: set[str] = field(default_factory=set)
+    """Tables the current section inserted into with queries."""
 
     # -- the Sink protocol -------------------------------------------------------------------------------------------
 
@@ -82,8 +83,8 @@ class Batch:
     def add_query(self, table: str, select: str, parameters: Sequence[object] = ()) -> None:
         if table not in self.wanted:
             return
-        self._transaction()
         self._create(TABLES[table])
+        self._queried.add(table)
         rank = f", {self.rank} AS rank" if self.rank is not None else ""
         self.connection.execute(
             f"INSERT INTO {_stored(table)} BY NAME SELECT *{rank}, {self.unit} AS _unit FROM ({select})",
@@ -97,12 +98,9 @@ class Batch:
 
     def begin(self, *, unit: int, rank: int | None, wanted: frozenset[str]) -> None:
         self.unit, self.rank, self.wanted = unit, rank, wanted
-        self.warnings, self._pending = [], []
+        self.warnings, self._pending, self._queried = [], [], set()
 
     def commit(self) -> None:
-        if self._open:
-            self.connection.execute("COMMIT")
-            self._open = False
         for table, chunk in self._pending:
             self._kept[table].append(chunk)
         self._pending = []
@@ -113,15 +111,8 @@ class Batch:
     def roll_back(self, error: BaseException, file: Path | None) -> None:
         """Forget the rows of a section that failed; keep the reason."""
         self._pending = []
-        if self._open:
-            try:
-                self.connection.execute("ROLLBACK")
-            except duckdb.Error:
-                # The failed statement may have ended the transaction already; the rows are gone either way.
-                pass
-            self._open = False
-            names = self.connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall()
-            self._created = {name.removeprefix("in_") for (name,) in names}
+        for table in self._queried:
+            self.connection.execute(f"DELETE FROM {_stored(table)} WHERE _unit = {self.unit}")
         line = error.line if isinstance(error, FormatError) else None
         where = (error.file if isinstance(error, FormatError) else None) or file
         self.warnings = [Warning(self.rank, self._relative(where), explain(error), line)]
@@ -164,11 +155,6 @@ class Batch:
     def _count(self, table: str) -> int:
         row = self.connection.execute(f"SELECT count(*) FROM {_stored(table)}").fetchone()
         return int(row[0]) if row else 0
-
-    def _transaction(self) -> None:
-        if not self._open:
-            self.connection.execute("BEGIN")
-            self._open = True
 
     def _create(self, table: Table) -> None:
         if table.name in self._created:
