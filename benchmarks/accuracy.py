@@ -65,9 +65,12 @@ def main() -> None:
     options = parser.parse_args()
     results = []
     for trial in trials(options.clusters, options.seed):
-        results.append(examine(trial))
+        result = examine(trial)
+        if result is None:
+            continue  # this cluster cannot have this fault
+        results.append(result)
         if options.verbose:
-            print(line(results[-1]), flush=True)
+            print(line(result), flush=True)
     report(results, verbose=options.verbose)
 
 
@@ -87,14 +90,14 @@ def trials(count: int, seed: int) -> list[Trial]:
     return chosen
 
 
-def examine(trial: Trial) -> Result:
+def examine(trial: Trial) -> Result | None:
     root = Path(tempfile.mkdtemp(prefix="paceline-accuracy-"))
     try:
         truth = simulate(root / "run", trial.spec, trial.faults, trial.layout)
         with paceline.open(root / "run", store=root / "store") as run:
             findings = diagnose(run).findings
-    except paceline.UsageError as error:
-        return Result(trial, True, None, f"not possible: {error}")
+    except paceline.UsageError:
+        return None
     finally:
         shutil.rmtree(root, ignore_errors=True)
     return judge(trial, truth, findings)

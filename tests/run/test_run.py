@@ -216,3 +216,10 @@ def test_merged_outputs_beside_their_inputs_are_not_counted_twice(source: Path) 
     with paceline.open(output, store=source.parent / "other") as run:
         assert run.sql("SELECT rank, computing FROM steps ORDER BY rank").fetchall() == [(0, 1000), (1, 1000)]
         assert run.formats == ["cluster-analysis"]
+
+
+def test_what_cannot_be_looked_at_is_said_and_the_rest_is_read(source: Path) -> None:
+    (source / "loop").symlink_to(source / "loop")
+    with opened(source) as run:
+        assert len(run.table("steps").fetchall()) == 4
+        assert [str(warning) for warning in run.warnings if "loop" in str(warning)]

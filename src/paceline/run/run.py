@@ -50,6 +50,7 @@ class Run:
                 hint="formats that are read: see docs/formats.md; give the directory above the ranks' directories",
             )
         self._chosen, self._warnings = choose(parts)
+        self._warnings += [Warning(None, None, text) for text in self._tree.unreadable]
         self._store = Store(store or store_directory(source))
         self._loaded: frozenset[str] = frozenset()
         self.connection = duckdb.connect()

@@ -39,6 +39,8 @@ class Tree:
 
     root: Path
     files: tuple[File, ...]
+    unreadable: tuple[str, ...] = ()
+    """What could not be looked at, with the reason."""
 
     @cached_property
     def directories(self) -> dict[str, dict[str, File]]:
@@ -61,8 +63,9 @@ def walk(root: Path) -> Tree:
     if root.is_file():
         return Tree(root.parent, (_file(root, root.name),))
     files: list[File] = []
-    _scan(root, "", files, seen=set(), depth=0)
-    return Tree(root, tuple(sorted(files)))
+    unreadable: list[str] = []
+    _scan(root, "", files, unreadable, seen=set(), depth=0)
+    return Tree(root, tuple(sorted(files)), tuple(unreadable))
 
 
 def parent_of(relative: str) -> str:
@@ -76,7 +79,9 @@ def _file(path: Path, relative: str) -> File:
     return File(relative, path, stat.st_size, stat.st_mtime_ns)
 
 
-def _scan(directory: Path, prefix: str, files: list[File], *, seen: set[tuple[int, int]], depth: int) -> None:
+def _scan(
+    directory: Path, prefix: str, files: list[File], unreadable: list[str], *, seen: set[tuple[int, int]], depth: int
+) -> None:
     stat = directory.stat()
     identity = (stat.st_dev, stat.st_ino)
     if identity in seen or depth > MAX_DEPTH:
@@ -87,14 +92,13 @@ def _scan(directory: Path, prefix: str, files: list[File], *, seen: set[tuple[in
             relative = prefix + entry.name
             try:
                 if entry.is_dir():
-                    _scan(Path(entry.path), relative + "/", files, seen=seen, depth=depth + 1)
+                    _scan(Path(entry.path), relative + "/", files, unreadable, seen=seen, depth=depth + 1)
                 elif entry.is_file():
                     info = entry.stat()
                     files.append(File(relative, Path(entry.path), info.st_size, info.st_mtime_ns))
-            except OSError:
-                # A dangling link or a directory without permission must not hide the rest of the cluster;
-                # what is missing from it shows as missing ranks.
-                continue
+            except OSError as error:
+                # A looping link or a directory without permission must not hide the rest of the cluster.
+                unreadable.append(f"{relative}: cannot be read: {error.strerror or error}")
     if len(files) > MAX_FILES:
         raise UsageError(
             f"{directory}: more than {MAX_FILES:,} files below this source", hint="name one run, not a disk"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from paceline.advice.case import Case
-from paceline.advice.finding import Evidence, Finding, Subject
+from paceline.advice.finding import Evidence, Finding, Gain, Subject
 from paceline.analysis.fixes import balanced, scale_own
 from paceline.analysis.peers import nan_median
 
@@ -64,13 +64,12 @@ def pipeline_bubble(case: Case) -> list[Finding]:
         return []
     better = (len(stages) - 1) / (4 * micro_batches + len(stages) - 1)
     now = case.step_ms
-    gain = case.gain(scale_own(case.replay, case.replay.costs, np.ones(line.known.shape)))
     fixed = now * (1 - bubble) / (1 - better)
     return [
         Finding(
             id="pipeline-bubble",
             subject=Subject(stages=tuple(sorted(stages))),
-            gain=type(gain)(now, fixed),
+            gain=Gain(now, fixed),
             confidence=0.9,
             amount=f"{100 * bubble:.0f} %",
             detail=f"{micro_batches:.0f}",
