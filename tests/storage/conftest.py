@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.storage import secret
 from storage.faults import Proxy
 from storage.servers import S3Server, SshHost, make_home
 
@@ -28,7 +29,8 @@ def proxy(s3: S3Server) -> Iterator[Proxy]:
 
 @pytest.fixture(autouse=True)
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the user's keys, home or cache."""
+    """No test sees the user's keys, home or cache, nor masks a word because another test used it as a key."""
+    monkeypatch.setattr(secret, "_KNOWN", set())
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "OBS_ACCESS_KEY_ID", "S3_ACCESS_KEY_ID",
                  "HUAWEICLOUD_SDK_AK", "PACELINE_ACCESS", "SSL_CERT_FILE", "SSH_AUTH_SOCK"):  # fmt: skip
         monkeypatch.delenv(name, raising=False)

@@ -129,7 +129,7 @@ def test_native_signatures_are_what_the_rule_says(obs: type[Obs], tmp_path: Path
 
 def test_a_wrong_native_key_is_rejected(obs: type[Obs], tmp_path: Path) -> None:
     place = tmp_path / "access.json"
-    place.write_text(place.read_text().replace(SECRET, "another"))
+    place.write_text(place.read_text().replace(SECRET, "wrong-" + SECRET[::-1]))
     with pytest.raises(DeniedError):
         transfer(write_tree(tmp_path / "source"), f"obs://{BUCKET}/run", QUICK)
     assert obs.objects == {}
