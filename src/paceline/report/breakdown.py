@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from paceline.report.table import Table, query
-from paceline.run.run import Run
+from paceline.report.table import Source, Table, query
 
 
-def rank_breakdown(run: Run, chosen: str) -> Table:
+def rank_breakdown(run: Source, chosen: str) -> Table:
     """Per rank the mean step in ms, split into parts that add up to it.
 
         step    = compute + overlapped + exposed + waiting + tail + free + data
@@ -54,7 +53,7 @@ def rank_breakdown(run: Run, chosen: str) -> Table:
     )
 
 
-def step_times(run: Run, chosen: str) -> Table:
+def step_times(run: Source, chosen: str) -> Table:
     """Per step over the ranks: step time and computing time in ms, and who computed longest."""
     return query(
         run,
@@ -68,6 +67,6 @@ def step_times(run: Run, chosen: str) -> Table:
     )
 
 
-def memory_peaks(run: Run) -> Table:
+def memory_peaks(run: Source) -> Table:
     """Per rank the peak and the capacity of its device memory, bytes."""
     return query(run, "SELECT rank, peak, capacity, basis FROM ranks_memory WHERE peak IS NOT NULL ORDER BY rank")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.report.table import Table, query
-from paceline.run.run import Run
+from paceline.report.table import Source, Table, query
 
 _KINDS = 'kinds AS (SELECT "group", any_value(kind) AS kind, count(DISTINCT rank) AS size FROM groups GROUP BY "group")'
 
@@ -11,7 +10,7 @@ TOP_CLASSES = 8
 TOP_COLLECTIVES = 12
 
 
-def collective_classes(run: Run, chosen: str) -> Table:
+def collective_classes(run: Source, chosen: str) -> Table:
     """Operator × kind of group; times are ms a step of one rank taking part, bandwidth = bytes / transit."""
     return query(
         run,
@@ -30,7 +29,7 @@ def collective_classes(run: Run, chosen: str) -> Table:
     )
 
 
-def arrivals(run: Run, chosen: str) -> Table:
+def arrivals(run: Source, chosen: str) -> Table:
     """Per rank: in how many collectives it came last, how long it held all others up, how long it waited itself.
 
         held   = arrival of the last - arrival of the one before it, summed where this rank was last, ms a step
@@ -62,7 +61,7 @@ def arrivals(run: Run, chosen: str) -> Table:
     )
 
 
-def operator_names(run: Run, chosen: str) -> Table:
+def operator_names(run: Source, chosen: str) -> Table:
     """What the per-operator chart can show: the heaviest classes (kind of row 'class'), then single collectives."""
     return query(
         run,
@@ -77,7 +76,7 @@ def operator_names(run: Run, chosen: str) -> Table:
     )
 
 
-def operator_times(run: Run, chosen: str) -> Table:
+def operator_times(run: Source, chosen: str) -> Table:
     """Per operator of `operator_names` and rank: elapse, transit, wait, sync in ms (a step, for classes)."""
     return query(
         run,

@@ -101,9 +101,9 @@ def _title(report: ReportData) -> str:
     return f"{Path(report.source).name} · Paceline" if report.source else "Paceline"
 
 
-def _json(report: ReportData, language: str) -> str:
-    """The data as JSON that cannot end its own script element: `<` is written as \\u003c."""
-    document = {
+def document(report: ReportData, language: str) -> dict[str, object]:
+    """What the page is given, JSON-ready: schema "paceline.report/1"."""
+    return {
         "schema": "paceline.report/1",
         "version": version("paceline"),
         "written": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -120,7 +120,11 @@ def _json(report: ReportData, language: str) -> str:
         "diagnoses": _finite(report.diagnoses),
         "tables": {name: table.packed() for name, table in report.tables.items()},
     }
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _json(report: ReportData, language: str) -> str:
+    """The data as JSON that cannot end its own script element: `<` is written as \\u003c."""
+    text = json.dumps(document(report, language), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

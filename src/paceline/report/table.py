@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
-
-from paceline.run.run import Run
 
 Numbers = NDArray[np.float64]
 Texts = Sequence[str | None]
@@ -22,6 +22,12 @@ _KINDS: tuple[tuple[str, str, float, float], ...] = (
     ("u16", "<u2", 0, 2**16 - 1),
     ("i32", "<i4", -(2**31), 2**31 - 1),
 )
+
+
+class Source(Protocol):
+    """Where tables are asked: a Run, or a copy of its tables that answers faster."""
+
+    def sql(self, query: str, /) -> duckdb.DuckDBPyRelation: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class Table:
         return columns | {name: _pack_texts(column) for name, column in self.texts.items()}
 
 
-def query(run: Run, select: str) -> Table:
+def query(run: Source, select: str) -> Table:
     """The result of one SELECT as columns."""
     numbers: dict[str, Numbers] = {}
     texts: dict[str, Texts] = {}

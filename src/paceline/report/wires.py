@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from paceline.report.table import Table, query
-from paceline.run.run import Run
+from paceline.report.table import Source, Table, query
 
 MOST_LINKS = 150_000
 """Above this (a dense all-to-all of 400 ranks) only the busiest links are drawn singly; host pairs stay complete."""
 
 
-def transports(run: Run, chosen: str) -> Table:
+def transports(run: Source, chosen: str) -> Table:
     """Per transport: links, bytes, ms and GB/s; `usual` and `top` are the median and 95th percentile of its links.
 
     Links that carry under a tenth of the busiest are slow by nature (latency, not bandwidth) and judge nobody.
@@ -26,7 +25,7 @@ def transports(run: Run, chosen: str) -> Table:
     )
 
 
-def links(run: Run, chosen: str) -> Table:
+def links(run: Source, chosen: str) -> Table:
     """Links between different ranks: src, dst, transport, bytes, ms; the busiest first."""
     return query(
         run,
@@ -38,7 +37,7 @@ def links(run: Run, chosen: str) -> Table:
     )
 
 
-def host_links(run: Run, chosen: str) -> Table:
+def host_links(run: Source, chosen: str) -> Table:
     """The same summed by pair of hosts (hosts by name), complete at any size."""
     return query(
         run,
@@ -53,7 +52,7 @@ def host_links(run: Run, chosen: str) -> Table:
     )
 
 
-def link_counts(run: Run, chosen: str) -> tuple[int, int]:
+def link_counts(run: Source, chosen: str) -> tuple[int, int]:
     """Links there are, and those that cannot be drawn: their ends are numbers inside an undeclared communicator."""
     counted = run.sql(
         f"""
@@ -65,7 +64,7 @@ def link_counts(run: Run, chosen: str) -> tuple[int, int]:
     return int(placed), int(unplaced)
 
 
-def packet_sizes(run: Run, chosen: str) -> Table:
+def packet_sizes(run: Source, chosen: str) -> Table:
     """Per transport and power of two: packets of [2^k, 2^(k+1)) bytes, their bytes and ms."""
     return query(
         run,
