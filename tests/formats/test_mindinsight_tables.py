@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paceline.errors import FormatError
 from paceline.formats.mindinsight import READER
 from paceline.formats.mindinsight_memory import memory_at
-from paceline.formats.protobuf import fields
+from paceline.protobuf import fields
 from paceline.run.batch import Batch
 from reading import FIXTURES, needs_fixtures, read_all, rows
 

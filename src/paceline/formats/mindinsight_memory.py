@@ -25,8 +25,8 @@ import msgspec
 
 from paceline.errors import FormatError
 from paceline.formats.mindinsight_csv import read_text, whole
-from paceline.formats.protobuf import fields, integer, message, text
 from paceline.formats.reader import Sink
+from paceline.protobuf import fields, integer, message, text
 
 T = TypeVar("T")
 

@@ -51,7 +51,7 @@ class FileStore:
 
     def read(self, item: Item, start: int, length: int) -> Data:
         path = self._path(item.key)
-        with _explained(path), path.open("rb", buffering=0) as file:
+        with explained(path), path.open("rb", buffering=0) as file:
             data = os.pread(file.fileno(), length, start)
             # Looked at after reading: a writer that was at work meanwhile has moved the time or the size.
             if _item(item.key, os.fstat(file.fileno())) != item or len(data) != length:
@@ -64,12 +64,12 @@ class FileStore:
     def write(self, key: str, data: Data, md5: str) -> Item:
         path = self._path(key)
         # Named by content, so that two writers of the same bytes cannot disturb each other.
-        partial = path.with_name(_partial_name(path.name, md5[:8]))
-        with _explained(path):
+        partial = path.with_name(partial_name(path.name, md5[:8]))
+        with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with partial.open("wb", buffering=0) as file:
-                    _write_all(file.fileno(), data, 0)
+                    write_all(file.fileno(), data, 0)
                     os.fsync(file.fileno())
                 os.replace(partial, path)
             except OSError:
@@ -79,20 +79,20 @@ class FileStore:
 
     def begin(self, key: str, size: int, part: int, resume: Resume | None) -> FileUpload:
         path = self._path(key)
-        with _explained(path):
+        with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             return FileUpload(path, key, size, part, resume.parts if resume else {})
 
     def digest(self, item: Item, part: int | None) -> str | None:
         path = self._path(item.key)
-        with _explained(path), path.open("rb", buffering=0) as file:
+        with explained(path), path.open("rb", buffering=0) as file:
             return _digest(file.fileno(), item.size, part)
 
     def vouches(self, item: Item) -> bool:
         return True
 
     def remove(self, key: str) -> None:
-        with _explained(self._path(key)):
+        with explained(self._path(key)):
             self._path(key).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -107,28 +107,28 @@ class FileUpload:
 
     def __init__(self, path: Path, key: str, size: int, part: int, known: Mapping[int, str]) -> None:
         self._path, self._key, self._size, self._part = path, key, size, part
-        self._partial = path.with_name(_partial_name(path.name, ""))
+        self._partial = path.with_name(partial_name(path.name, ""))
         self.state = self._partial.name
         self._file = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             self._lock()
             # What lies there may be older than the journal, or cut by a power failure: read it again.
             self.done = {n: known_md5 for n, known_md5 in known.items() if self._md5(n) == known_md5}
-            _reserve(self._file, size)
+            reserve(self._file, size)
         except BaseException:
             os.close(self._file)
             raise
 
     def put(self, number: int, data: Data) -> str:
         start = number * self._part
-        with _explained(self._path):
-            _write_all(self._file, data, start)
+        with explained(self._path):
+            write_all(self._file, data, start)
             # Starts writing to the disk now, so that the sync at the end has little left to do.
             os.posix_fadvise(self._file, start, len(data), os.POSIX_FADV_DONTNEED)
         return md5(data)
 
     def finish(self, sums: Sequence[str]) -> Item:
-        with _explained(self._path):
+        with explained(self._path):
             os.fsync(self._file)
             os.replace(self._partial, self._path)
             self.leave()
@@ -179,12 +179,12 @@ def _item(key: str, info: os.stat_result) -> Item:
     return Item(key, info.st_size, f"{info.st_mtime_ns:x}.{info.st_ino:x}")
 
 
-def _partial_name(name: str, extra: str) -> str:
+def partial_name(name: str, extra: str) -> str:
     short = name if len(os.fsencode(name)) <= _LONGEST else hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
     return f".{short}.{extra}{PARTIAL}" if extra else f".{short}{PARTIAL}"
 
 
-def _reserve(file: int, size: int) -> None:
+def reserve(file: int, size: int) -> None:
     """Find out now, not after an hour, that the disk is too small; file systems that cannot reserve just grow."""
     os.ftruncate(file, size)
     try:
@@ -195,7 +195,7 @@ def _reserve(file: int, size: int) -> None:
             raise
 
 
-def _write_all(file: int, data: Data, start: int) -> None:
+def write_all(file: int, data: Data, start: int) -> None:
     view = memoryview(data)
     while view:
         written = os.pwrite(file, view, start)
@@ -219,7 +219,7 @@ def _md5_of(file: int, start: int, length: int) -> str:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """OSError as what it means for a transfer."""
     try:
         yield

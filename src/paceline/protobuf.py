@@ -1,4 +1,7 @@
-"""Walk the fields of a protobuf message without a schema compiler; every declared length is checked first."""
+"""Protobuf messages without a schema compiler: walk their fields, every declared length checked first; write them.
+
+Stands left of `formats` and `checkpoint`, because both read messages.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,14 @@ def fields(message: memoryview) -> Iterator[Field]:
     """Fields in the order they were written; raises FormatError where the bytes stop making sense."""
     at, end = 0, len(message)
     while at < end:
-        key, at = _varint(message, at)
+        key, at = read_varint(message, at)
         kind = key & 7
         if kind == _VARINT:
-            value, at = _varint(message, at)
+            value, at = read_varint(message, at)
             yield key >> 3, value
             continue
         if kind == _BYTES:
-            length, at = _varint(message, at)
+            length, at = read_varint(message, at)
         elif kind in (_FIXED64, _FIXED32):
             length = 8 if kind == _FIXED64 else 4
         else:
@@ -54,7 +57,34 @@ def message(value: int | memoryview) -> memoryview:
     return value
 
 
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
+def number_field(field: int, value: int) -> bytes:
+    """
+    >>> number_field(1, 300).hex(), number_field(1, -1).hex()
+    ('08ac02', '08ffffffffffffffffff01')
+    """
+    return varint(field << 3 | _VARINT) + varint(value & 0xFFFFFFFFFFFFFFFF)
+
+
+def bytes_field(field: int, value: bytes) -> bytes:
+    """A string, or a message within a message."""
+    return bytes_head(field, len(value)) + value
+
+
+def bytes_head(field: int, length: int) -> bytes:
+    """What comes before the bytes of a field."""
+    return varint(field << 3 | _BYTES) + varint(length)
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(message: memoryview, at: int) -> tuple[int, int]:
     result = 0
     for shift, byte in enumerate(message[at : at + _MAX_VARINT]):
         result |= (byte & 0x7F) << (7 * shift)
