@@ -18,6 +18,7 @@ from paceline.cli.export import export
 from paceline.cli.kb import kb
 from paceline.cli.ls import ls
 from paceline.cli.msadvisor import msadvisor
+from paceline.cli.serve import serve
 from paceline.cli.show import show
 from paceline.cli.simulate import simulate
 from paceline.cli.slim import slim
@@ -39,6 +40,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     diagnose,
     what_if,
     compare,
+    serve,
     show,
     sql,
     export,

@@ -1,0 +1,1 @@
+"""The pages: a server that reads what lies below one directory and shows it in a browser."""

@@ -1,0 +1,1 @@
+"""What the server answers: one module per subject, all below /api/v1."""

@@ -1,0 +1,135 @@
+"""Tables: pages of rows, and the same as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from paceline.web.paging import MOST_ROWS, Filters, csv_lines, read_page
+from paceline.web.service import PROBLEMS, Opened, RunId, ask, json_bytes
+from paceline.web.tables import TABLES
+
+router = APIRouter(tags=["tables"])
+
+TableName = Enum("TableName", {name: name for name in TABLES}, type=str)  # type: ignore[misc]
+
+_MOST = 2**53
+
+
+class ColumnInfo(BaseModel):
+    name: str
+    kind: str
+
+
+class TableRows(BaseModel):
+    """Rows are lists in the order of columns; times ms, sizes bytes, rates GB/s, unknown null."""
+
+    table: str
+    columns: list[ColumnInfo]
+    sort: str
+    offset: int
+    total: int
+    rows: list[list[Any]]
+
+
+class TableInfo(BaseModel):
+    name: str
+    about: str
+    columns: list[ColumnInfo]
+    filters: list[str]
+    needs: list[str]
+    sort: str
+
+
+Number = Annotated[int | None, Query(ge=-1, le=_MOST)]
+Text = Annotated[str | None, Query(max_length=300)]
+
+
+def the_filters(
+    step: Number = None, rank: Number = None, stage: Number = None, src: Number = None, dst: Number = None,
+    sequence: Number = None, host: Text = None, group: Text = None, transport: Text = None, op: Text = None,
+    level: Text = None, q: Text = None,
+) -> Filters:  # fmt: skip
+    """What was given, and only that."""
+    given: dict[str, int | str | None] = {
+        "step": step, "rank": rank, "stage": stage, "src": src, "dst": dst, "sequence": sequence, "host": host,
+        "group": group, "transport": transport, "op": op, "level": level, "q": q,
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value is not None and value != ""}
+
+
+FiltersNow = Annotated[Filters, Depends(the_filters)]
+Sort = Annotated[str | None, Query(max_length=64, description='A column; "-" before it sorts downwards.')]
+
+
+@router.get("/tables")
+def list_tables() -> list[TableInfo]:
+    """Every table there is, with its columns and filters."""
+    return [
+        TableInfo(
+            name=table.name, about=table.about, filters=list(table.filters), needs=list(table.needs), sort=table.sort,
+            columns=[ColumnInfo(name=column.name, kind=column.kind) for column in table.columns],
+        )
+        for table in TABLES.values()
+    ]  # fmt: skip
+
+
+@router.get("/runs/{run_id}/tables/{name}", responses=PROBLEMS | {200: {"model": TableRows}}, response_class=Response)
+async def get_table(
+    name: TableName,
+    request: Request,
+    opened: Opened,
+    filters: FiltersNow,
+    sort: Sort = None,
+    offset: Annotated[int, Query(ge=0, le=_MOST)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
+) -> Response:
+    """One page of a table, sorted and filtered by the server."""
+    table = TABLES[name.value]
+    order = sort or table.sort
+    page = await ask(
+        request, opened, lambda snapshot: read_page(snapshot, table, filters, sort=order, offset=offset, limit=limit)
+    )
+    columns = [{"name": column.name, "kind": column.kind} for column in table.columns]
+    return json_bytes(
+        {
+            "table": table.name,
+            "columns": columns,
+            "sort": order,
+            "offset": offset,
+            "total": page.total,
+            "rows": page.rows,
+        }
+    )
+
+
+@router.get(
+    "/runs/{run_id}/tables/{name}/csv",
+    responses=PROBLEMS | {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
+    response_class=Response,
+)
+async def get_csv(
+    run_id: RunId, name: TableName, request: Request, opened: Opened, filters: FiltersNow, sort: Sort = None
+) -> Response:
+    """The whole table as CSV, in the same order and with the same filters."""
+    table = TABLES[name.value]
+    order = sort or table.sort
+    # The first chunk is made before the answer begins, so that a wrong question is an error and not an empty file.
+    with opened.snapshot() as probe:
+        await ask(request, opened, lambda snapshot: read_page(snapshot, table, filters, sort=order, offset=0, limit=1))
+        del probe
+
+    def lines() -> Iterator[str]:
+        with opened.snapshot() as snapshot:
+            yield from csv_lines(snapshot, table, filters, order)
+
+    file = f"{run_id}-{table.name}.csv"
+    return StreamingResponse(
+        lines(), media_type="text/csv; charset=utf-8", headers={"content-disposition": f'attachment; filename="{file}"'}
+    )

@@ -1,0 +1,211 @@
+"""The runs below a base directory, found by content; clients name them by id, never by path.
+
+Parts (a rank's recording, see formats/reader.py) become runs bottom-up:
+
+- siblings of one rank each are the ranks of one run, unless all of them are the same rank: then they are runs;
+- directories whose ranks overlap are runs of their own, and so are all directories beside a directory of several runs;
+- otherwise a directory is one run with everything below it (hosts, rank tables, results of other tools).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from paceline.errors import PacelineError
+from paceline.formats.detect import find_parts
+from paceline.formats.reader import Part
+from paceline.storage.tree import Tree, walk
+
+FRESH_SECONDS = 5.0
+"""A list younger than this is not made anew."""
+
+_ALONE = frozenset({"ranks", "groups"})
+"""Tables that make no run by themselves."""
+_WHOLE = frozenset({"steps", "kernels", "events"})
+"""A part without a rank that holds one of these is a run of its own."""
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """What is known of a run before it is read."""
+
+    id: str
+    name: str
+    """Path below the base directory, "." for the base itself."""
+    path: Path
+    formats: tuple[str, ...]
+    ranks: int
+    files: int
+    size: int
+    changed: float
+    """Newest file, seconds since 1970."""
+    fingerprint: str
+    """Of names, sizes and times of all its files."""
+
+
+class Catalogue:
+    """The list of runs, made anew in the background when somebody asks and it is old."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base.resolve()
+        self.warnings: tuple[str, ...] = ()
+        self._runs: dict[str, FoundRun] = {}
+        self._scanned = 0.0
+        self._lock = threading.Lock()
+        self._scan: threading.Thread | None = None
+
+    @property
+    def scanning(self) -> bool:
+        return self._scan is not None and self._scan.is_alive()
+
+    def runs(self, *, wait: float = 0.0) -> list[FoundRun]:
+        """Newest first; `wait` is how long a first or outdated list may take to be made."""
+        self.refresh()
+        scan = self._scan
+        if scan is not None and wait:
+            scan.join(wait)
+        return sorted(self._runs.values(), key=lambda run: (-run.changed, run.name))
+
+    def get(self, run_id: str) -> FoundRun | None:
+        """A run by its id; an id never seen before is looked for once, so that shared addresses work at once."""
+        if run_id not in self._runs:
+            self.runs(wait=60)
+        return self._runs.get(run_id)
+
+    def refresh(self) -> None:
+        with self._lock:
+            if self.scanning or time.monotonic() - self._scanned < FRESH_SECONDS:
+                return
+            self._scan = threading.Thread(target=self._look, name="paceline-catalogue", daemon=True)
+            self._scan.start()
+
+    def _look(self) -> None:
+        try:
+            tree = inside(walk(self.base), self.base)
+            self._runs = {run.id: run for run in find_runs(tree)}
+            self.warnings = tree.unreadable
+        except (PacelineError, OSError) as error:
+            self.warnings = (str(error),)
+        self._scanned = time.monotonic()
+
+
+def look_again(found: FoundRun, base: Path) -> FoundRun | None:
+    """The run as it lies there now; None when it is gone."""
+    try:
+        tree = inside(walk(found.path), base)
+    except (PacelineError, OSError):
+        return None
+    parts = [part for part in find_parts(tree) if part.tables - _ALONE]
+    return _found(found.name, found.path, parts) if parts else None
+
+
+def inside(tree: Tree, base: Path) -> Tree:
+    """The tree without files that symbolic links lead to outside the base directory; they are named as unreadable."""
+    root = str(base.resolve()) + os.sep
+    safe: dict[str, bool] = {}
+
+    def is_inside(path: Path) -> bool:
+        # Directories repeat a thousand times; only the last link of the chain is looked up for every file.
+        parent = str(path.parent)
+        if parent not in safe:
+            safe[parent] = (os.path.realpath(parent) + os.sep).startswith(root)
+        return safe[parent] and (not path.is_symlink() or os.path.realpath(path).startswith(root))
+
+    outside = {file.relative for file in tree.files if not is_inside(file.path)}
+    if not outside:
+        return tree
+    named = tuple(f"{name}: leads outside the served directory, not read" for name in sorted(outside)[:20])
+    kept = tuple(file for file in tree.files if file.relative not in outside)
+    return Tree(tree.root, kept, (*tree.unreadable, *named))
+
+
+def find_runs(tree: Tree) -> list[FoundRun]:
+    """Group what the readers recognise into runs."""
+    parts = list(find_parts(tree))
+    return [
+        _found(place or ".", tree.root / place if place else tree.root, members)
+        for place, members in _runs_in("", parts)
+        if any(part.tables - _ALONE for part in members)
+    ]
+
+
+def _runs_in(place: str, parts: list[Part]) -> list[tuple[str, list[Part]]]:
+    """Runs at or below a place: (place, parts)."""
+    children: dict[str, list[Part]] = defaultdict(list)
+    for part in parts:
+        rest = part.root[len(place) :].lstrip("/") if place else part.root
+        if rest in ("", "."):
+            return [(place, parts)]
+        children[rest.partition("/")[0]].append(part)
+    below = {name: _join(place, name) for name in children}
+    leaves = all(part.root == below[name] for name, members in children.items() for part in members)
+    one_each = all(len({part.rank for part in members}) == 1 for members in children.values())
+    if leaves and one_each:
+        return _siblings(place, parts)
+    found = {name: _runs_in(below[name], members) for name, members in children.items()}
+    runs = [run for several in found.values() for run in several]
+    if len(runs) > len(found) or _overlap(children.values()):
+        return runs
+    if len(runs) == 1:
+        return runs
+    return [(place, parts)]
+
+
+def _siblings(place: str, parts: list[Part]) -> list[tuple[str, list[Part]]]:
+    ranks = {part.rank for part in parts}
+    jobs = {part.job for part in parts}
+    if len(parts) > 1 and len(ranks) == 1 and (len(jobs) > 1 or "" in jobs):
+        return [(part.root, [part]) for part in parts]
+    return [(place, parts)]
+
+
+def _overlap(children: Iterable[list[Part]]) -> bool:
+    """Whether two directories hold the same rank, or one is a whole run without saying whose."""
+    seen: set[int] = set()
+    whole = others = 0
+    for parts in children:
+        ranks = {part.rank for part in parts if part.rank is not None}
+        if ranks & seen:
+            return True
+        seen |= ranks
+        alone = not ranks and any(part.tables & _WHOLE for part in parts)
+        whole += alone
+        others += not alone and any(part.tables - _ALONE for part in parts)
+    return whole > 1 or bool(whole and others)
+
+
+def _found(place: str, path: Path, parts: list[Part]) -> FoundRun:
+    files = {file for part in parts for section in part.sections for file in section.files}
+    digest = hashlib.sha256()
+    for file in sorted(files, key=lambda file: file.path):
+        digest.update(f"{file.path}\0{file.size}\0{file.mtime_ns}\n".encode("utf-8", "surrogateescape"))
+    return FoundRun(
+        id=run_id(place),
+        name=place,
+        path=path,
+        formats=tuple(sorted({part.format for part in parts if part.tables - _ALONE})),
+        ranks=len({part.rank for part in parts if part.rank is not None}),
+        files=len(files),
+        size=sum(file.size for file in files),
+        changed=max((file.mtime_ns for file in files), default=0) / 1e9,
+        fingerprint=digest.hexdigest()[:16],
+    )
+
+
+def run_id(place: str) -> str:
+    """Readable, and safe in an address: the last name and a few digits of a hash of the whole path."""
+    last = place.rpartition("/")[2]
+    word = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in last)[:40].strip("-")
+    digest = hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:6]
+    return f"{word or 'run'}-{digest}"
+
+
+def _join(place: str, name: str) -> str:
+    return f"{place}/{name}" if place else name

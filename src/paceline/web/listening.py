@@ -1,0 +1,37 @@
+"""Listening: a socket bound before anything is said, and a server with limits."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from paceline.errors import PacelineError
+from paceline.web.app import create_app
+from paceline.web.security import Rules
+
+AT_ONCE = 256
+"""Connections beyond this are answered with 503."""
+
+
+def listen(directory: Path, rules: Rules, *, host: str, port: int, announce: Callable[[str], None]) -> None:
+    """Serve until stopped; `announce` is given the address once it is bound."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, port))
+        except OSError as error:
+            raise PacelineError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}",
+                hint="try another --port (0 = any free one)",
+            ) from error
+        shown = f"[{host}]" if ":" in host else host
+        announce(f"http://{shown}:{bound.getsockname()[1]}")
+        config = uvicorn.Config(
+            create_app(directory, rules), log_level="warning", access_log=False, limit_concurrency=AT_ONCE,
+            timeout_keep_alive=30, timeout_graceful_shutdown=3, server_header=False, proxy_headers=False,
+        )  # fmt: skip
+        uvicorn.Server(config).run(sockets=[bound])

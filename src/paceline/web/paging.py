@@ -1,0 +1,123 @@
+"""Tables for people: sorted, filtered and paged by the server, and exported whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.errors import UsageError
+from paceline.web.snapshot import Snapshot
+
+MOST_ROWS = 500
+MOST_EXPORTED = 1_000_000
+_CHUNK = 10_000
+
+Filters = Mapping[str, int | str]
+
+
+@dataclass(frozen=True)
+class Column:
+    """`kind` tells the page how to show it: text, rank, count, ms, bytes, rate (GB/s), fraction, number."""
+
+    name: str
+    kind: str = "text"
+
+
+@dataclass(frozen=True)
+class PagedTable:
+    """A SELECT whose $parameters are filters; a filter nobody gave is null, which means any."""
+
+    name: str
+    about: str
+    columns: tuple[Column, ...]
+    select: Callable[[Filters], str]
+    filters: tuple[str, ...]
+    sort: str
+    needs: tuple[str, ...] = ()
+    """Filters that must be given."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+@dataclass(frozen=True)
+class Page:
+    total: int
+    rows: list[tuple[Any, ...]]
+
+
+def read_page(snapshot: Snapshot, table: PagedTable, filters: Filters, *, sort: str, offset: int, limit: int) -> Page:
+    query, values = _query(table, filters)
+    order = _order(table, sort)
+    rows = snapshot.cursor.execute(
+        f"SELECT {_listed(table)}, count(*) OVER () FROM ({query}) ORDER BY {order} LIMIT {int(limit)} OFFSET {int(offset)}",
+        values,
+    ).fetchall()
+    if rows:
+        return Page(int(rows[0][-1]), [row[:-1] for row in rows])
+    counted = snapshot.cursor.execute(f"SELECT count(*) FROM ({query})", values).fetchone()
+    return Page(int(counted[0]) if counted else 0, [])
+
+
+def csv_lines(snapshot: Snapshot, table: PagedTable, filters: Filters, sort: str) -> Iterator[str]:
+    """The whole table, in chunks; names of columns carry their unit."""
+    query, values = _query(table, filters)
+    snapshot.cursor.execute(
+        f"SELECT {_listed(table)} FROM ({query}) ORDER BY {_order(table, sort)} LIMIT {MOST_EXPORTED}", values
+    )
+    yield _csv([[_titled(column) for column in table.columns]])
+    while rows := snapshot.cursor.fetchmany(_CHUNK):
+        yield _csv([[_plain(value) for value in row] for row in rows])
+
+
+def _query(table: PagedTable, filters: Filters) -> tuple[str, dict[str, int | str | None]]:
+    unknown = set(filters) - set(table.filters)
+    if unknown:
+        raise UsageError(
+            f"table {table.name} cannot be filtered by {', '.join(sorted(unknown))}",
+            hint=f"possible: {', '.join(table.filters) or 'nothing'}",
+        )
+    missing = set(table.needs) - set(filters)
+    if missing:
+        raise UsageError(f"table {table.name} needs {', '.join(sorted(missing))}")
+    query = table.select(filters)
+    return query, {name: filters.get(name) for name in table.filters if f"${name}" in query}
+
+
+def _order(table: PagedTable, sort: str) -> str:
+    """ "-time" = by time, largest first; what is unknown comes last, and equal rows keep one order."""
+    name = sort.removeprefix("-")
+    if name not in table.names:
+        raise UsageError(f"table {table.name} has no column {name!r}", hint=f"columns: {', '.join(table.names)}")
+    direction = "DESC" if sort.startswith("-") else "ASC"
+    others = ", ".join(f'"{other}"' for other in table.names[:3] if other != name)
+    return f'"{name}" {direction} NULLS LAST' + (f", {others}" if others else "")
+
+
+def _listed(table: PagedTable) -> str:
+    return ", ".join(f'"{name}"' for name in table.names)
+
+
+_UNITS = {"ms": "ms", "bytes": "B", "rate": "GB/s", "fraction": "fraction"}
+
+
+def _titled(column: Column) -> str:
+    unit = _UNITS.get(column.kind)
+    return f"{column.name} ({unit})" if unit else column.name
+
+
+def _plain(value: Any) -> Any:
+    """A cell a spreadsheet takes for a formula is made a text: names come from files nobody vouches for."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{value}"
+    return value
+
+
+def _csv(rows: list[list[Any]]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerows(rows)
+    return out.getvalue()

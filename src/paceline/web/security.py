@@ -1,0 +1,227 @@
+"""Who may ask, and what an answer may do: host names, tokens, sizes, and the headers that keep a page in its place."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import socket
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "paceline"
+LOGIN = "/login"
+MOST_BODY = 64 * 1024
+MOST_QUERY = 8 * 1024
+_STATIC = ("/assets/",)
+
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+_LOGIN_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Paceline</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="stylesheet" href="/assets/login.css">
+</head><body><main><h1>Paceline</h1>
+<form method="post" action="/login">
+<label for="token">Token · 令牌</label>
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+<button>Open · 进入</button>
+<p role="alert">{problem}</p>
+<p>It was printed where <code>paceline serve</code> was started. · 令牌显示在启动 <code>paceline serve</code> 的终端里。</p>
+</form></main></body></html>
+"""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which names the server answers to, and the token it wants (None: nobody is asked)."""
+
+    names: frozenset[str]
+    addresses: bool = False
+    """Whether any numeric address is a good Host: only names can be rebound to another machine."""
+    token: str | None = None
+
+    def allows_host(self, header: str) -> bool:
+        name = host_name(header)
+        if name in self.names:
+            return True
+        return self.addresses and _is_address(name)
+
+    def cookie(self) -> str:
+        """What a browser holds instead of the token."""
+        assert self.token is not None
+        return hmac.new(self.token.encode(), b"paceline cookie", hashlib.sha256).hexdigest()
+
+    def knows(self, headers: Headers) -> bool:
+        if self.token is None:
+            return True
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and self.is_token(given.strip()):
+            return True
+        return hmac.compare_digest(_cookie(headers).encode(), self.cookie().encode())
+
+    def is_token(self, given: str) -> bool:
+        return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
+
+
+def rules_for(host: str, *, token: str | None, names: tuple[str, ...] = ()) -> Rules:
+    """Loopback answers to its own names only; other addresses also to this machine's name and to those given."""
+    own = {"localhost", "127.0.0.1", "::1"} | {name.lower() for name in names}
+    if is_loopback(host):
+        return Rules(frozenset(own | {host.lower()}), token=token)
+    own |= {host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
+    return Rules(frozenset(own), addresses=True, token=token)
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def host_name(header: str) -> str:
+    """The name in a Host header: "[::1]:8080" → "::1"; "" when it is malformed."""
+    try:
+        return (urlsplit(f"//{header}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+class Guard:
+    """The first thing every request meets."""
+
+    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+        self.app, self.rules = app, rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        response = self._refusal(scope, headers)
+        if response is None and scope["path"] == LOGIN and self.rules.token is not None:
+            response = await self._login(scope, receive)
+        if response is None and not self.rules.knows(headers) and not scope["path"].startswith(_STATIC):
+            response = self._stranger(scope)
+        if response is not None:
+            await response(scope, receive, _with_headers(send, scope))
+            return
+        await self.app(scope, _bounded(receive), _with_headers(send, scope))
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        if not self.rules.allows_host(headers.get("host", "")):
+            return _error(421, "this server does not answer to that host name", "use --allow-host NAME to add one")
+        if len(scope["query_string"]) > MOST_QUERY:
+            return _error(414, "the address is too long")
+        if scope["method"] not in ("GET", "HEAD"):
+            origin = headers.get("origin")
+            if origin is not None and not self.rules.allows_host(urlsplit(origin).netloc):
+                return _error(403, "requests from other pages are refused")
+            length = headers.get("content-length", "0")
+            if not length.isdecimal() or int(length) > MOST_BODY:
+                return _error(413, f"more than {MOST_BODY} bytes were sent")
+        return None
+
+    async def _login(self, scope: Scope, receive: Receive) -> Response:
+        if scope["method"] != "POST":
+            return HTMLResponse(_LOGIN_PAGE.format(problem=""))
+        given = parse_qs((await _body(receive)).decode("latin-1")).get("token", [""])[0]
+        if not self.rules.is_token(given):
+            return HTMLResponse(_LOGIN_PAGE.format(problem="Wrong token. · 令牌不正确。"), 401)
+        return self._entered("/")
+
+    def _stranger(self, scope: Scope) -> Response:
+        """The printed address carries the token once; afterwards the browser has a cookie and a clean address."""
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if scope["method"] == "GET" and self.rules.is_token(query.pop("token", [""])[0]):
+            rest = urlencode(query, doseq=True)
+            return self._entered(scope["path"] + (f"?{rest}" if rest else ""))
+        if scope["method"] == "GET" and not scope["path"].startswith("/api/"):
+            return RedirectResponse(LOGIN, 303)
+        return _error(401, "a token is needed", "send Authorization: Bearer TOKEN, or open /login", bearer=True)
+
+    def _entered(self, where: str) -> Response:
+        # A path of several slashes would be another host to a browser.
+        response = RedirectResponse("/" + where.lstrip("/"), 303)
+        response.set_cookie(COOKIE, self.rules.cookie(), httponly=True, samesite="strict", path="/")
+        return response
+
+
+def _error(status: int, message: str, hint: str | None = None, *, bearer: bool = False) -> Response:
+    headers = {"www-authenticate": "Bearer"} if bearer else None
+    return JSONResponse({"error": message, "hint": hint}, status, headers)
+
+
+def _cookie(headers: Headers) -> str:
+    try:
+        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return morsel.value if morsel else ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_headers(send: Send, scope: Scope) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers[name] = value
+            # Built files have a hash in their name; everything else may be different tomorrow, and is nobody's but ours.
+            kept = scope["path"].startswith(_STATIC) and message["status"] == 200
+            headers["cache-control"] = "private, max-age=604800" if kept else "no-store"
+        await send(message)
+
+    return sending
+
+
+def _bounded(receive: Receive) -> Receive:
+    """A body without a declared length is cut off at the same size."""
+    seen = 0
+
+    async def receiving() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > MOST_BODY:
+            return {"type": "http.disconnect"}
+        return message
+
+    return receiving
+
+
+async def _body(receive: Receive) -> bytes:
+    body, more = b"", True
+    bounded = _bounded(receive)
+    while more:
+        message = await bounded()
+        if message["type"] == "http.disconnect":
+            break
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body
