@@ -101,6 +101,14 @@ class OpenRun:
             text = " ".join(str(error).split())[:300]
             self.state = State(FAILED, message=text, hint="the files may have changed while they were read; try again")
 
+    def warm(self) -> None:
+        """Work out beforehand what the first what-if or comparison would have to wait for."""
+        if self.diagnosis is None or self.state.phase != READY:
+            return
+        with self._lock:
+            _ = self.case.replay.base, self.case.excess
+            _ = self.measured
+
     def prepare_timeline(self) -> None:
         """Read the events and lay them out in lanes."""
         try:
@@ -234,6 +242,7 @@ class OpenRuns:
         if known is not None:
             self._reader.submit(known.close)
         self._reader.submit(opened.read)
+        self._reader.submit(opened.warm)
         return opened
 
     def open_timeline(self, opened: OpenRun) -> Future[None] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -135,6 +136,7 @@ def binary(data: bytes) -> Response:
 def problem_response(error: Exception) -> Response:
     """One shape for every error, with the status that says whose turn it is."""
     if isinstance(error, duckdb.Error):
+        logging.getLogger("uvicorn.error").error("a query failed: %s", error)
         return _problem(500, "the stored tables of this run cannot be read any more", "read it again")
     assert isinstance(error, PacelineError)
     phase = error.state.phase if isinstance(error, NotReadyError) else None

@@ -85,8 +85,13 @@ COMMUNICATION = PagedTable(
 
 def _links(filters: Filters) -> str:
     """All steps are summed beforehand; one step is summed here."""
-    source = "link_sums"
+    source, classes = "link_sums", "link_classes"
     if filters.get("step") is not None:
+        classes = """(
+            SELECT transport, round(log2(greatest(bytes, 1)) / 2) AS size, median(bytes / nullif(duration, 0)) AS usual,
+                   count(*) AS links
+            FROM links WHERE step = $step AND src <> dst GROUP BY ALL
+        )"""
         source = """(
             SELECT src, dst, scope, "group", transport, sum(bytes)::BIGINT AS bytes, sum(duration)::BIGINT AS duration,
                    sum(bytes) / nullif(sum(duration), 0) AS bandwidth
@@ -95,7 +100,7 @@ def _links(filters: Filters) -> str:
     return f"""
         WITH judged AS (
             SELECT one.*, usual, bandwidth / nullif(usual, 0) AS ratio, links AS peers
-            FROM {source} AS one LEFT JOIN link_classes AS class
+            FROM {source} AS one LEFT JOIN {classes} AS class
               ON one.transport = class.transport AND round(log2(greatest(bytes, 1)) / 2) = class.size
         )
         SELECT src, dst, sender.host AS src_host, receiver.host AS dst_host, scope, transport, bytes,

@@ -93,18 +93,18 @@ def _memory(source: Source, rank: int) -> bytes:
             f"""
             WITH
             points AS (
-                SELECT coalesce(name, '') AS name, kind, coalesce((time - min(time) OVER ()) / 1e9, position) AS at,
+                SELECT coalesce(name, '') AS name, kind, coalesce((time - min(time) OVER ()) / 1e9, position) AS x,
                        allocated, reserved, active
                 FROM memory WHERE rank = {rank} AND kind IN ('sample', 'node') AND (time IS NOT NULL OR position IS NOT NULL)
             ),
             placed AS (
-                SELECT *, floor(at / nullif(max(at) OVER (), 0) * {MOST_POINTS}) AS pixel,
+                SELECT *, floor(x / nullif(max(x) OVER (), 0) * {MOST_POINTS}) AS pixel,
                        if(kind = 'node', '', name) AS series
                 FROM points
             )
-            SELECT series, kind, min(at) AS at, max(allocated) AS allocated, max(reserved) AS reserved,
+            SELECT series, kind, min(x) AS x, max(allocated) AS allocated, max(reserved) AS reserved,
                    max(active) AS active, arg_max(name, allocated) AS name
-            FROM placed GROUP BY series, kind, pixel ORDER BY series, at
+            FROM placed GROUP BY series, kind, pixel ORDER BY series, x
             """,
         )
     )
@@ -115,11 +115,11 @@ async def counters(request: Request, opened: Opened, rank: Rank) -> Response:
     """A rank's hardware counters over time (s since its first sample)."""
     select = f"""
         WITH placed AS (
-            SELECT name, series, (time - min(time) OVER ()) / 1e9 AS at, value,
+            SELECT name, series, (time - min(time) OVER ()) / 1e9 AS x, value,
                    floor((time - min(time) OVER ()) / nullif(max(time) OVER () - min(time) OVER (), 0) * {MOST_POINTS}) AS pixel
             FROM counters WHERE rank = {rank}
         )
-        SELECT name || coalesce(' ' || series, '') AS series, min(at) AS at, avg(value) AS value
+        SELECT name || coalesce(' ' || placed.series, '') AS series, min(x) AS x, avg(value) AS value
         FROM placed GROUP BY name, placed.series, pixel ORDER BY 1, 2
     """
     return binary(await ask(request, opened, lambda snapshot: to_bytes(query(snapshot, select))))
