@@ -6,13 +6,14 @@ import json
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from paceline.formats.ascend_csv import csv_rows, integer, nanoseconds
+from paceline.formats.ascend_csv import csv_rows, integer, nanoseconds, number
+from paceline.formats.rare_events import rare_events
 from paceline.formats.reader import Sink
-from paceline.formats.trace_counters import counters_only
-from paceline.formats.trace_events import load_trace
+from paceline.formats.trace_events import load_trace, trace_query
 
 _COUNTERS = (
     "MHz", "KB", "value", "Read(MB/s)", "Write(MB/s)", "Throughput(MB/s)", "Hit Rate(%)", "Mata Bw Level",
@@ -30,44 +31,81 @@ class StepSpan:
 
 
 def read_trace_view(path: Path, sink: Sink) -> None:
-    """events: everything that lasts, with tracks named after process and thread."""
-    load_trace(sink.connection, path, table="trace_view", args={"label": "name"}, phases="XM")
-    sink.add_query("events", TRACK_EVENTS.format(table="trace_view"))
-    sink.connection.execute("DROP TABLE trace_view")
+    """events: everything that lasts, with tracks named after process and thread.
+
+    The names are known before the spans are read, so that these go through in one query without being kept.
+    """
+    processes, threads = _track_names(path, sink)
+    tracks = [(pid, tid, f"{processes.get(pid, pid)}/{thread}") for (pid, tid), thread in threads.items()]
+    unnamed = f"CASE pid {'WHEN ? THEN ? ' * len(processes)}ELSE pid END" if processes else "pid"
+    with trace_query(path, phases="X") as (spans, array):
+        sink.add_query(
+            "events",
+            f"""
+            WITH tracks AS (
+                SELECT unnest(?::VARCHAR[]) AS pid, unnest(?::VARCHAR[]) AS tid, unnest(?::VARCHAR[]) AS track
+            )
+            SELECT coalesce(track, coalesce({unnamed}, '') || '/' || coalesce(tid, '')) AS track,
+                   name, cat AS category, ts AS start, dur AS duration
+            FROM ({spans}) LEFT JOIN tracks USING (pid, tid)
+            WHERE ts IS NOT NULL
+            """,
+            [*([track[i] for track in tracks] for i in range(3)), *chain.from_iterable(processes.items()), array],
+        )
+
+
+def _track_names(path: Path, sink: Sink) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
+    """Names of processes by pid, and of threads by pid and tid."""
+    rare = rare_events(path).names
+    if rare is None:
+        load_trace(sink.connection, path, table="metadata", args={"label": "name"}, phases="M")
+        named = sink.connection.execute("SELECT name, pid, tid, label FROM metadata").fetchall()
+        sink.connection.execute("DROP TABLE metadata")
+    else:
+        named = [(event.name, _text(event.pid), _text(event.tid), _text(event.args.get("name"))) for event in rare]
+    processes: dict[str, str] = {}
+    threads: dict[tuple[str, str], str] = {}
+    for name, pid, tid, label in named:
+        if name == "process_name" and None not in (pid, label):
+            processes.setdefault(pid, label)
+        elif name == "thread_name" and None not in (pid, tid, label):
+            threads.setdefault((pid, tid), label)
+    return processes, threads
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def read_trace_counters(path: Path, sink: Sink) -> None:
     """counters, without parsing the timeline around them where they are few."""
+    samples = rare_events(path).samples
+    if samples is None:
+        _parse_trace_counters(path, sink)
+        return
+    rows = [
+        (sample.name, series, nanoseconds(bytes(sample.ts).decode().strip('"')), value)
+        for sample in samples
+        for series, recorded in sample.args.items()
+        if series in _COUNTERS and (value := number(_text(recorded))) is not None
+    ]
+    if rows:
+        names, series, times, values = zip(*rows, strict=True)
+        sink.add("counters", {"name": names, "series": series, "time": times, "value": values})
+
+
+def _parse_trace_counters(path: Path, sink: Sink) -> None:
     args = {f"counter {index}": key for index, key in enumerate(_COUNTERS)}
-    with counters_only(path) as samples:
-        load_trace(sink.connection, samples, table="trace_view", args=args)
+    load_trace(sink.connection, path, table="trace_view", args=args, phases="C")
     series = ", ".join(f'TRY_CAST("counter {index}" AS DOUBLE) AS "{key}"' for index, key in enumerate(_COUNTERS))
     sink.add_query(
         "counters",
         f"""
-        WITH samples AS (SELECT name, ts AS time, {series} FROM trace_view WHERE ph = 'C')
+        WITH samples AS (SELECT name, ts AS time, {series} FROM trace_view)
         UNPIVOT samples ON COLUMNS(* EXCLUDE (name, time)) INTO NAME series VALUE value
         """,
     )
     sink.connection.execute("DROP TABLE trace_view")
-
-
-TRACK_EVENTS = """
-    WITH
-    processes AS (
-        SELECT pid, any_value(label) AS process FROM {table} WHERE ph = 'M' AND name = 'process_name' GROUP BY pid
-    ),
-    threads AS (
-        SELECT pid, tid, any_value(label) AS thread
-        FROM {table} WHERE ph = 'M' AND name = 'thread_name' GROUP BY pid, tid
-    )
-    SELECT coalesce(process, pid, '') || '/' || coalesce(thread, tid, '') AS track,
-           name, cat AS category, ts AS start, dur AS duration
-    FROM {table} AS event
-    LEFT JOIN processes USING (pid)
-    LEFT JOIN threads USING (pid, tid)
-    WHERE ph = 'X' AND ts IS NOT NULL
-"""
 
 
 def read_steps(step_trace: Path | None, trace_view: Path | None, sink: Sink) -> None:

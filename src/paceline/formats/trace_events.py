@@ -55,8 +55,17 @@ def load_trace(
     Times written as JSON numbers pass through a double: microseconds since 1970 are exact to 0.25 µs, times relative
     to a base (newer torch) and times in strings (Ascend) to the nanosecond.
     """
+    with trace_query(path, args=args, phases=phases) as (select, array):
+        connection.execute(f'CREATE OR REPLACE TEMP TABLE "{table}" AS {select}', [array])
+
+
+@contextmanager
+def trace_query(
+    path: Path, *, args: Mapping[str, str] | None = None, phases: str | None = None
+) -> Iterator[tuple[str, str]]:
+    """The SELECT behind `load_trace` and its one parameter, for rows that need not be kept."""
     with _as_array(path) as array:
-        _load(connection, array, table, args or {}, _NUMBERS if _times_are_numbers(array) else _TEXT, phases)
+        yield _select(args or {}, _NUMBERS if _times_are_numbers(array) else _TEXT, phases), str(array)
 
 
 def load_counters(connection: duckdb.DuckDBPyConnection, path: Path, *, table: str = "counters") -> None:
@@ -104,30 +113,19 @@ _TEXT = _Times(
 """Exact to the nanosecond where the file has strings, as Ascend's do; these have three decimals, mostly."""
 
 
-def _load(
-    connection: duckdb.DuckDBPyConnection,
-    array: Path,
-    table: str,
-    args: Mapping[str, str],
-    times: _Times,
-    phases: str | None,
-) -> None:
+def _select(args: Mapping[str, str], times: _Times, phases: str | None) -> str:
     fields = ", ".join(f'"{key}" VARCHAR' for key in sorted(set(args.values())))
     struct = f", args: 'STRUCT({fields})'" if fields else ""
     chosen = f"WHERE ph IN ({', '.join(repr(phase) for phase in phases)})" if phases else ""
     # ignore_errors turns a value of the wrong type into a null; broken JSON still raises.
     picked = "".join(f', args."{key}" AS "{column}"' for column, key in args.items())
-    connection.execute(
-        f"""
-        CREATE OR REPLACE TEMP TABLE "{table}" AS
+    return f"""
         SELECT ph, name, pid, tid, cat, id, {times.to_ns.format("ts")} AS ts, {_LENGTH} AS dur{picked}
         FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_MAX_EVENT}, columns = {{
             ph: 'VARCHAR', name: 'VARCHAR', pid: 'VARCHAR', tid: 'VARCHAR', cat: 'VARCHAR', id: 'VARCHAR',
             ts: '{times.type}', dur: 'DOUBLE'{struct}}})
         {chosen}
-        """,
-        [str(array)],
-    )
+    """
 
 
 def _times_are_numbers(array: Path) -> bool:

@@ -1,12 +1,15 @@
 """A batch of sections read into an in-memory DuckDB and written out as one Parquet file per table.
 
 Many small sections share a file (a thousand ranks do not become ten thousand tiny files); the hidden column `_unit`
-says which section a row came from, so that a changed section can be replaced without touching the others.
+says which section a row came from, so that a changed section can be replaced without touching the others. What the
+queries of a large section give goes straight to a file of its own: keeping the rows in between would cost half as much
+again as reading them.
 """
 
 from __future__ import annotations
 
 import os
+import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +27,8 @@ from paceline.tables import TABLES, Table
 
 MEMORY_LIMIT = "512MB"
 KEPT_ROWS = 500_000
+LARGE_SECTION = 4 << 20
+"""Bytes from which on a section's queries get Parquet files of their own."""
 
 Chunk = dict[str, NDArray[Any]]
 
@@ -43,6 +48,16 @@ class Warning:
         return ": ".join(text for text in (who, where, self.message) if text)
 
 
+@dataclass(frozen=True)
+class Written:
+    """A Parquet file of a table's rows; unit None: rows of the whole batch."""
+
+    name: str
+    table: str
+    rows: int
+    unit: int | None = None
+
+
 @dataclass
 class Batch:
     """The Sink that sections of one batch write to.
@@ -52,6 +67,8 @@ class Batch:
 
     root: Path
     connection: duckdb.DuckDBPyConnection
+    directory: Path
+    """Where its Parquet files go."""
     unit: int = 0
     rank: int | None = None
     wanted: frozenset[str] = frozenset(TABLES)
@@ -61,6 +78,9 @@ class Batch:
     _pending: list[tuple[str, Chunk]] = field(default_factory=list)
     _queried: set[str] = field(default_factory=set)
     """Tables the current section inserted into with queries."""
+    _large: bool = False
+    """Whether the current section's queries get files of their own."""
+    _written: list[Written] = field(default_factory=list)
 
     # -- the Sink protocol -------------------------------------------------------------------------------------------
 
@@ -83,21 +103,22 @@ class Batch:
     def add_query(self, table: str, select: str, parameters: Sequence[object] = ()) -> None:
         if table not in self.wanted:
             return
-        self._create(TABLES[table])
-        self._queried.add(table)
         rank = f", {self.rank} AS rank" if self.rank is not None else ""
-        self.connection.execute(
-            f"INSERT INTO {_stored(table)} BY NAME SELECT *{rank}, {self.unit} AS _unit FROM ({select})",
-            list(parameters),
-        )
+        rows = f"SELECT *{rank}, {self.unit} AS _unit FROM ({select})"
+        if self._large:
+            self._copy(table, _typed(TABLES[table], rows), parameters, unit=self.unit)
+        else:
+            self._create(TABLES[table])
+            self._queried.add(table)
+            self.connection.execute(f"INSERT INTO {_stored(table)} BY NAME {rows}", list(parameters))
 
     def warn(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:
         self.warnings.append(Warning(self.rank, self._relative(file), message, line))
 
     # -- one section -------------------------------------------------------------------------------------------------
 
-    def begin(self, *, unit: int, rank: int | None, wanted: frozenset[str]) -> None:
-        self.unit, self.rank, self.wanted = unit, rank, wanted
+    def begin(self, *, unit: int, rank: int | None, wanted: frozenset[str], size: int = 0) -> None:
+        self.unit, self.rank, self.wanted, self._large = unit, rank, wanted, size >= LARGE_SECTION
         self.warnings, self._pending, self._queried = [], [], set()
 
     def commit(self) -> None:
@@ -113,28 +134,35 @@ class Batch:
         self._pending = []
         for table in self._queried:
             self.connection.execute(f"DELETE FROM {_stored(table)} WHERE _unit = {self.unit}")
+        for written in [written for written in self._written if written.unit == self.unit]:
+            (self.directory / written.name).unlink()
+            self._written.remove(written)
         line = error.line if isinstance(error, FormatError) else None
         where = (error.file if isinstance(error, FormatError) else None) or file
         self.warnings = [Warning(self.rank, self._relative(where), explain(error), line)]
 
     # -- the end of the batch ----------------------------------------------------------------------------------------
 
-    def write(self, directory: Path, stem: str) -> dict[str, tuple[str, int]]:
-        """Write each table that has rows; returns table → (file name, rows)."""
-        written = {}
+    def write(self) -> list[Written]:
+        """Write each table that has rows; returns all files of the batch."""
         self.flush()
         for table in sorted(self._created):
-            count = self._count(table)
-            if not count:
-                continue
-            name = f"{table}-{stem}.parquet"
-            temporary = directory / f".{name}.tmp"
-            self.connection.execute(
-                f"COPY {_stored(table)} TO '{_literal(temporary)}' (FORMAT parquet, COMPRESSION zstd)"
-            )
-            os.replace(temporary, directory / name)
-            written[table] = (name, count)
-        return written
+            self._copy(table, f"FROM {_stored(table)}")
+        return self._written
+
+    def _copy(self, table: str, select: str, parameters: Sequence[object] = (), *, unit: int | None = None) -> None:
+        """Written beside and renamed; no rows, no file."""
+        name = f"{table}-{uuid.uuid4().hex[:12]}.parquet"
+        temporary = self.directory / f".{name}.tmp"
+        try:
+            copied = self.connection.execute(
+                f"COPY ({select}) TO '{_literal(temporary)}' (FORMAT parquet, COMPRESSION zstd)", list(parameters)
+            ).fetchone()
+            if copied and copied[0]:
+                os.replace(temporary, self.directory / name)
+                self._written.append(Written(name, table, copied[0], unit))
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def flush(self) -> None:
         """Insert all kept columns."""
@@ -152,10 +180,6 @@ class Batch:
         self.connection.execute(f"INSERT INTO {_stored(table)} BY NAME SELECT {names} FROM staged")
         self.connection.unregister("staged")
 
-    def _count(self, table: str) -> int:
-        row = self.connection.execute(f"SELECT count(*) FROM {_stored(table)}").fetchone()
-        return int(row[0]) if row else 0
-
     def _create(self, table: Table) -> None:
         if table.name in self._created:
             return
@@ -169,14 +193,14 @@ class Batch:
         return str(file.relative_to(self.root)) if file.is_relative_to(self.root) else str(file)
 
 
-def new_batch(tree: Tree, scratch: Path, *, threads: int | None = None) -> Batch:
+def new_batch(tree: Tree, directory: Path, scratch: Path, *, threads: int | None = None) -> Batch:
     connection = duckdb.connect()
     if threads:
         connection.execute(f"SET threads = {threads}")
     connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
     connection.execute(f"SET temp_directory = '{_literal(scratch)}'")
     connection.execute("SET preserve_insertion_order = false")
-    return Batch(tree.root, connection)
+    return Batch(tree.root, connection, directory)
 
 
 def explain(error: BaseException) -> str:
@@ -240,6 +264,16 @@ def _concatenated(arrays: list[NDArray[Any]]) -> NDArray[Any]:
         return np.concatenate(arrays)
     mask = np.concatenate([np.ma.getmaskarray(array) for array in arrays])
     return np.ma.masked_array(np.concatenate([np.ma.getdata(array) for array in arrays]), mask=mask)
+
+
+def _typed(table: Table, select: str) -> str:
+    """A SELECT with all columns of the table and their types, whichever of them the given one has, as INSERT does it."""
+    missing = ", ".join(f"NULL::{column.type} AS {_quoted(column.name)}" for column in table.columns)
+    columns = ", ".join(f"{_quoted(column.name)}::{column.type} AS {_quoted(column.name)}" for column in table.columns)
+    return (
+        f"SELECT {columns}, _unit::BIGINT AS _unit "
+        f"FROM (SELECT {missing}, NULL::BIGINT AS _unit WHERE false UNION ALL BY NAME {select})"
+    )
 
 
 def _stored(table: str) -> str:

@@ -7,7 +7,6 @@ import hashlib
 import multiprocessing
 import os
 import tempfile
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -172,9 +171,9 @@ def read_batch(batch: list[Job], tree: Tree, data: Path) -> Outcome:
     """
     units = {}
     with tempfile.TemporaryDirectory(prefix="paceline-") as scratch, _no_garbage_collection():
-        sink = new_batch(tree, Path(scratch), threads=None if len(batch) == 1 else 1)
+        sink = new_batch(tree, data, Path(scratch), threads=None if len(batch) == 1 else 1)
         for job in batch:
-            sink.begin(unit=job.number, rank=job.rank, wanted=job.tables)
+            sink.begin(unit=job.number, rank=job.rank, wanted=job.tables, size=job.size)
             try:
                 job.section.read(sink)
                 sink.commit()
@@ -185,8 +184,10 @@ def read_batch(batch: list[Job], tree: Tree, data: Path) -> Outcome:
                 sink.roll_back(error, files[0].path if len(files) == 1 else None)
             warnings = tuple(StoredWarning(w.rank, w.file, w.message, w.line) for w in sink.warnings)
             units[job.key] = Unit(job.number, job.fingerprint, job.rank, tuple(sorted(job.tables)), warnings)
-        written = sink.write(data, uuid.uuid4().hex[:12])
+        written = sink.write()
         sink.connection.close()
     numbers = tuple(job.number for job in batch)
-    data_files = {name: DataFile(table, rows, numbers) for table, (name, rows) in written.items()}
+    data_files = {
+        file.name: DataFile(file.table, file.rows, numbers if file.unit is None else (file.unit,)) for file in written
+    }
     return Outcome(units, data_files, sum(job.size for job in batch))
