@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from paceline.advice.finding import Gain
 from paceline.analysis.peers import Excess, excess_over_peers, peer_classes
 from paceline.analysis.replay import Costs, Replay
+from paceline.analysis.stages import inferred_stages
 from paceline.analysis.timeline import Timeline, read_timeline
 from paceline.run.run import Run
 
@@ -52,7 +53,9 @@ class Case:
 
     @cached_property
     def stages(self) -> NDArray[np.int64]:
-        return np.array([place.stage for place in self.places], dtype=np.int64)
+        """Pipeline stage of each rank, as declared, else as its sends and receives show; -1 = unknown."""
+        declared = np.array([place.stage for place in self.places], dtype=np.int64)
+        return declared if (declared >= 0).any() else inferred_stages(self.line)
 
     @cached_property
     def own(self) -> Floats:

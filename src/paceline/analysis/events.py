@@ -7,6 +7,7 @@ that do not name the peer, by ends that coincide.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +22,10 @@ Bools = NDArray[np.bool_]
 PEER_TO_PEER = ("send", "receive", "send_receive")
 PAIR_TOLERANCE_NS = 500_000
 """Both ends of a transfer finish within this, on aligned clocks."""
+NEIGHBOURS = 64
+"""How many earlier and later ends are looked at."""
+HABIT = 0.5
+"""Ranks talk to each other when their ends were nearest at least this often, compared with the best partner of either."""
 
 _EVENTS = """
     WITH chosen AS (
@@ -171,18 +176,31 @@ class _Keys:
         return np.array(sorted(unpaired), dtype=np.int64)
 
     def _pair_by_end(self, result: Ints, rows: Ints, *, combined: bool) -> None:
-        """Partners finish together: nearest end on another rank, if each is the other's nearest."""
+        """Partners finish together: nearest end on a rank it usually talks to, if each is the other's nearest.
+
+        Ranks of one stage finish at nearly the same time, so one coincidence proves nothing. Whose ends were nearest most
+        often does: a rank talks to few others, and to them all the time.
+        """
         ordered = rows[np.argsort(self.end[rows], kind="stable")]
+        around = {row: self._around(ordered, place, combined) for place, row in enumerate(ordered.tolist())}
+        votes = Counter((int(self.rank[row]), int(self.rank[near[0]])) for row, near in around.items() if near)
+        both = {pair: count + votes[pair[::-1]] for pair, count in votes.items()}
+        most: dict[int, int] = {}
+        for pair, count in both.items():
+            most |= {rank: max(count, most.get(rank, 0)) for rank in pair}
+        usual = {pair for pair, count in both.items() if count >= HABIT * max(most[rank] for rank in pair)}
         nearest = {}
-        for place, row in enumerate(ordered.tolist()):
-            around = ordered[max(0, place - 8) : place + 9].tolist()
-            fitting = [
-                other for other in around
-                if self.rank[other] != self.rank[row] and (combined or self.op[other] != self.op[row])
-                and abs(self.end[other] - self.end[row]) <= PAIR_TOLERANCE_NS
-            ]  # fmt: skip
-            if fitting:
-                nearest[row] = min(fitting, key=lambda other: abs(int(self.end[other] - self.end[row])))
+        for row, near in around.items():
+            fitting = (other for other in near if (int(self.rank[row]), int(self.rank[other])) in usual)
+            nearest[row] = next(fitting, -1)
         for row, other in nearest.items():
-            if nearest.get(other) == row:
+            if other >= 0 and nearest[other] == row:
                 result[max(row, other)] = result[min(row, other)]
+
+    def _around(self, ordered: Ints, place: int, combined: bool) -> list[int]:
+        """Rows that may be the other side of this one, nearest end first."""
+        row = int(ordered[place])
+        low, high = np.searchsorted(self.end[ordered], self.end[row] + np.array([-PAIR_TOLERANCE_NS, PAIR_TOLERANCE_NS]))
+        near = ordered[max(low, place - NEIGHBOURS) : min(high, place + NEIGHBOURS) + 1]
+        possible = near[(self.rank[near] != self.rank[row]) & (combined | (self.op[near] != self.op[row]))]
+        return possible[np.argsort(np.abs(self.end[possible] - self.end[row]), kind="stable")].tolist()  # type: ignore[no-any-return]

@@ -22,6 +22,11 @@ MAX_SPREAD_NS = 2_000_000
 """Ends that scatter more than this (median absolute deviation) are not the same collective."""
 DENSE_NS = 4_000
 """Ends of one collective agree within this, mostly."""
+MOST_ANONYMOUS = 64
+"""Sends and receives of a step that are looked at."""
+MOST_PAIRS = 50_000
+TALKS = 0.25
+"""A pair that talks has at least this share of its sends and receives with each other."""
 _SWEEPS = 50
 
 _COLLECTIVE_EDGES = """
@@ -95,6 +100,17 @@ _NEIGHBOUR_EDGES = """
     GROUP BY anchor, rank ORDER BY anchor, rank
 """
 
+# Sends and receives that tell neither group nor partner.
+_ANONYMOUS_ENDS = """
+    SELECT rank, coalesce(step, -1) AS step, op = 'receive' AS receives, op = 'send_receive' AS both,
+           start + duration AS finish
+    FROM collectives
+    WHERE op IN ('send', 'receive', 'send_receive') AND start IS NOT NULL AND duration IS NOT NULL
+      AND ("group" IS NULL OR "group" IN (SELECT "group" FROM collectives GROUP BY "group" HAVING count(DISTINCT rank) > 2))
+    QUALIFY row_number() OVER (PARTITION BY rank, step ORDER BY start) <= {most}
+    ORDER BY rank, finish
+"""
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -110,12 +126,20 @@ def clock_offsets(connection: duckdb.DuckDBPyConnection) -> dict[int, int]:
     """ns to subtract from each rank's timestamps; ranks that share nothing with others are left out."""
     ties = _Ties()
     refined: list[Edge] = []
-    for edges in (_grouped_edges(connection), _named_edges(connection), _neighbour_edges(connection)):
+
+    def add(edges: list[Edge]) -> None:
         # The later kinds only tie what the earlier left apart: they agree less well.
         fresh = [edge for edge in edges if not ties.tied(edge.anchor, edge.rank)]
         for edge in sorted(fresh, key=lambda edge: -edge.samples):
             ties.tie(edge)
-        refined += [edge for edge in fresh if ties.agrees(edge)]
+        refined.extend(edge for edge in fresh if ties.agrees(edge))
+
+    named = _named_edges(connection)
+    add(_grouped_edges(connection))
+    add([edge for edge in named if edge.samples])
+    add(_neighbour_edges(connection))
+    add(_anonymous_edges(connection, ties))
+    add([edge for edge in named if not edge.samples])
     return _anchored(_relax(ties.offsets(), refined), ties)
 
 
@@ -148,8 +172,43 @@ def _named_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
     return edges
 
 
+def _anonymous_edges(connection: duckdb.DuckDBPyConnection, ties: _Ties) -> list[Edge]:
+    """Whoever a rank talks to: of all differences between its sends and another's receives, one recurs to the microsecond.
+
+    One rank of each set of tied ranks is held against all ranks of the other sets.
+    """
+    ends: dict[int, list[tuple[int, bool, bool, int]]] = defaultdict(list)
+    for rank, *event in connection.execute(_ANONYMOUS_ENDS.format(most=MOST_ANONYMOUS)).fetchall():
+        ends[rank].append(tuple(event))
+    sets: dict[int, int] = {}
+    for rank in sorted(ends):
+        sets.setdefault(ties.root(rank)[0], rank)
+    if len(sets) < 2 or len(sets) * len(ends) > MOST_PAIRS:
+        return []
+    edges = []
+    arrays = {rank: np.array(events, dtype=np.int64) for rank, events in ends.items()}
+    for anchor in sets.values():
+        for rank in arrays:
+            if not ties.tied(anchor, rank):
+                centre, near = _densest(np.sort(_transfer_differences(arrays[anchor], arrays[rank])))
+                if near >= max(3, TALKS * min(len(arrays[anchor]), len(arrays[rank]))):
+                    edges.append(Edge(anchor, rank, centre, near))
+    return edges
+
+
+def _transfer_differences(here: NDArray[np.int64], there: NDArray[np.int64]) -> NDArray[np.int64]:
+    """end(there) - end(here) of every send with every receive of the same step."""
+    mine, others = here[:, None, :], there[None, :, :]
+    fits = (mine[..., 0] == others[..., 0]) & (mine[..., 2] == others[..., 2])
+    fits &= (mine[..., 1] != others[..., 1]) | (mine[..., 2] == 1)
+    differences: NDArray[np.int64] = (others[..., 3] - mine[..., 3])[fits]
+    return differences
+
+
 def _densest(values: NDArray[np.int64]) -> tuple[int, int]:
     """(where most values lie within DENSE_NS, how many do) of sorted values."""
+    if not len(values):
+        return 0, 0
     above = np.searchsorted(values, values + DENSE_NS, side="right")
     counts = above - np.arange(len(values))
     first = int(np.argmax(counts))

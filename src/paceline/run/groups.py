@@ -15,29 +15,24 @@ import duckdb
 
 TOGETHER_NS = 6_000
 """Members' ends agree within this on an aligned clock."""
+CLOSER_NS = (3_000, 1_500, 700, 300, 0)
 MOST_VOTERS = 60
+SAME_SIZE = 1.3
+"""Members of one collective record nearly the same bytes; more than this apart are different collectives."""
 
 Partition = tuple[tuple[int, ...], ...]
 Family = tuple[str, int, tuple[int, ...]]
 
 _ENDS = """
-    WITH named AS (
-        SELECT name, op, coalesce(step, -1) AS step, sequence, rank, coalesce(bytes, -1) AS bytes,
-               start + duration - coalesce(clock_offset, 0) AS finish
-        FROM raw.collectives LEFT JOIN clock USING (rank)
+    SELECT op, name, coalesce(step, -1) AS step, sequence,
+           list([start + duration - coalesce(clock_offset, 0), rank, coalesce(bytes, -1)] ORDER BY start + duration)
+    FROM (
+        FROM raw.collectives
         WHERE "group" IS NULL AND sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
           AND op NOT IN ('send', 'receive', 'send_receive')
         QUALIFY count(*) OVER (PARTITION BY name, step, sequence, rank) = 1
-    ),
-    -- A family: same operation, same bytes on average, same ranks.
-    families AS (
-        SELECT name, op, max(bytes)::BIGINT AS bytes, list_sort(list(DISTINCT rank)) AS ranks
-        FROM named GROUP BY name, op HAVING count(DISTINCT rank) > 1
-    )
-    SELECT op, families.bytes, ranks, name, step, sequence, list([finish, rank] ORDER BY finish) AS ends
-    FROM named JOIN families USING (name, op)
-    GROUP BY op, families.bytes, ranks, name, step, sequence
-    ORDER BY op, families.bytes, ranks, name, step, sequence
+    ) LEFT JOIN clock USING (rank)
+    GROUP BY ALL ORDER BY op, name, step, sequence
 """
 
 
@@ -46,11 +41,14 @@ def infer_groups(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, int, 
     votes: dict[Family, Counter[Partition]] = defaultdict(Counter)
     names: dict[Family, list[str]] = defaultdict(list)
     rows = connection.execute(_ENDS).fetchall()
-    for (op, size, ranks, name), executions in groupby(rows, key=lambda row: (row[0], row[1], tuple(row[2]), row[3])):
-        family = (op, size, ranks)
-        names[family].append(name)
-        if len(names[family]) <= MOST_VOTERS:
-            votes[family][_partition([row[6] for row in executions])] += 1
+    for (op, name), executions in groupby(rows, key=lambda row: row[:2]):
+        ends = [sorted(row[4]) for row in executions]
+        for size, ranks in _alike(ends):
+            family = (op, size, ranks)
+            names[family].append(name)
+            if len(names[family]) <= MOST_VOTERS:
+                members = set(ranks)
+                votes[family][_partition([[end for end in one if end[1] in members] for one in ends])] += 1
     found = []
     for family, counter in votes.items():
         for block in _elected(counter):
@@ -59,13 +57,65 @@ def infer_groups(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, int, 
     return found
 
 
+def _alike(executions: list[list[list[int]]]) -> list[tuple[int, tuple[int, ...]]]:
+    """(bytes, ranks) of the ranks for which an operator name stands for the same thing: about as many bytes.
+
+    Stages number their operators independently: what is a sum of gradients on one may be an activation on another.
+    """
+    most: dict[int, int] = defaultdict(int)
+    for ends in executions:
+        for _, rank, size in ends:
+            most[rank] = max(most[rank], size)
+    classes: list[tuple[int, list[int]]] = []
+    for rank, size in sorted(most.items(), key=lambda entry: (entry[1], entry[0])):
+        if not classes or size > SAME_SIZE * max(1, classes[-1][0]):
+            classes.append((size, []))
+        classes[-1][1].append(rank)
+    return [(size, tuple(sorted(ranks))) for size, ranks in classes if len(ranks) > 1]
+
+
 def _partition(executions: list[list[list[int]]]) -> Partition:
-    """Ranks that ended together in every execution."""
+    """Ranks that ended together in every execution.
+
+    Groups of one kind are equally large. Where they do not come out so, some finished together by chance: look closer,
+    or see whether the smallest group, shifted, fills the larger ones.
+    """
+    first = together = _together(executions, TOGETHER_NS)
+    for tolerance in CLOSER_NS:
+        sizes = {len(block) for block in together}
+        if len(sizes) == 1 and sizes != {1}:
+            return together
+        together = _together(executions, tolerance)
+    return _tiled(first) or first
+
+
+def _tiled(partition: Partition) -> Partition:
+    """The smallest block and its shifted copies, if they fill all others exactly.
+
+    >>> _tiled(((0, 1, 8, 9), (2, 3, 4, 5, 10, 11, 12, 13)))
+    ((0, 1, 8, 9), (2, 3, 10, 11), (4, 5, 12, 13))
+    """
+    pattern = min(partition, key=len)
+    if len(pattern) < 2:
+        return ()
+    tiles = []
+    for block in partition:
+        left = set(block)
+        while left:
+            tile = tuple(rank - pattern[0] + min(left) for rank in pattern)
+            if not left.issuperset(tile):
+                return ()
+            tiles.append(tile)
+            left.difference_update(tile)
+    return tuple(sorted(tiles))
+
+
+def _together(executions: list[list[list[int]]], tolerance: int) -> Partition:
     blocks: dict[int, list[int]] = defaultdict(list)
     for number, ends in enumerate(executions):
         block, before = 0, None
-        for finish, rank in ends:
-            block += before is not None and finish - before > TOGETHER_NS
+        for finish, rank, _ in ends:
+            block += before is not None and finish - before > tolerance
             before = finish
             blocks[rank] += [-1] * (number - len(blocks[rank])) + [block]
     together: dict[tuple[int, ...], list[int]] = defaultdict(list)

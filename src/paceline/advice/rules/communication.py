@@ -138,7 +138,7 @@ def _transport_of_group(case: Case) -> dict[str, str]:
 def comm_exposed(case: Case) -> list[Finding]:
     """Gradients summed on the main line although backward could hide them."""
     events, line = case.line.events, case.line
-    gradients = np.isin(events.tie.astype(str), _gradient_groups(case)) & ~line.is_end
+    gradients = np.isin(events.tie.astype(str), gradient_groups(case)) & ~line.is_end
     main, hidden = np.flatnonzero(gradients & ~line.beside), np.flatnonzero(gradients & line.beside)
     if not len(main):
         return []
@@ -171,7 +171,7 @@ def comm_exposed(case: Case) -> list[Finding]:
     ]
 
 
-def _gradient_groups(case: Case) -> list[str]:
+def gradient_groups(case: Case) -> list[str]:
     """Groups that sum gradients: data parallel ones, or the only group there is."""
     declared = [row[0] for row in case.rows("SELECT DISTINCT \"group\" FROM groups WHERE kind = 'dp'")]
     if declared:

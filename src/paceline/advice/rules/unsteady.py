@@ -6,6 +6,7 @@ import numpy as np
 
 from paceline.advice.case import Case, Floats
 from paceline.advice.finding import Evidence, Finding, Gain, Subject
+from paceline.advice.rules.communication import gradient_groups
 from paceline.analysis.fixes import like_peers, scale_own, steadied
 from paceline.analysis.peers import nan_median
 
@@ -114,18 +115,22 @@ def _centred(case: Case) -> Floats:
 
 
 def _shared_by_replicas(case: Case, centred: Floats) -> float:
-    """Mean correlation over steps between ranks that share a tensor or pipeline parallel group."""
-    pairs = case.rows(
-        """
-        SELECT DISTINCT a.rank, b.rank FROM groups AS a JOIN groups AS b USING ("group")
-        WHERE a.rank < b.rank AND a.kind IN ('tp', 'pp')
-        """
-    )
+    """Mean correlation over steps between ranks of one replica: those that share more than the sum of gradients."""
     places = {place.rank: i for i, place in enumerate(case.places)}
     values = []
-    for a, b in pairs:
+    for a, b in _of_one_replica(case):
         if a in places and b in places:
             x, y = centred[places[a]], centred[places[b]]
             if not np.isnan(x).any() and not np.isnan(y).any() and np.std(x) > 0 and np.std(y) > 0:
                 values.append(float(np.corrcoef(x, y)[0, 1]))
     return float(np.mean(values)) if values else 0.0
+
+
+def _of_one_replica(case: Case) -> list[tuple[int, int]]:
+    pairs = """
+        SELECT DISTINCT a.rank, b.rank FROM groups AS a JOIN groups AS b USING ("group")
+        WHERE a.rank < b.rank AND {which}
+    """
+    declared = case.rows(pairs.format(which="a.kind IN ('tp', 'pp')"))
+    summing = ", ".join(f"'{group}'" for group in gradient_groups(case)) or "NULL"
+    return declared or case.rows(pairs.format(which=f"a.kind = 'other' AND \"group\" NOT IN ({summing})"))
