@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from paceline.checkpoint.dtypes import DType
 from paceline.checkpoint.frame import Addition, Payload, Wanted
 from paceline.checkpoint.gather import Array, read_tensor
+from paceline.checkpoint.numbers import numbers
 from paceline.errors import PacelineError, UsageError
 
 _FLOATS = ("Float16", "BFloat16", "Float32", "Float64")
@@ -35,12 +33,12 @@ def added(part: Payload) -> Array:
     assert addition is not None
     row = tensor.shape[1] * tensor.dtype.bytes
     first, last = part.start // row, -(-(part.start + part.length) // row)
-    weights = _numbers(read_tensor(replace(tensor, addition=None), first * row, (last - first) * row), tensor.dtype)
+    weights = numbers(read_tensor(replace(tensor, addition=None), first * row, (last - first) * row), tensor.dtype)
     low_rank = addition.left.shape[1]
     width = addition.left.dtype.bytes
-    left = _numbers(read_tensor(addition.left, first * low_rank * width, (last - first) * low_rank * width),
+    left = numbers(read_tensor(addition.left, first * low_rank * width, (last - first) * low_rank * width),
                     addition.left.dtype).reshape(last - first, low_rank)  # fmt: skip
-    right = _numbers(read_tensor(addition.right, 0, addition.right.bytes), addition.right.dtype)
+    right = numbers(read_tensor(addition.right, 0, addition.right.bytes), addition.right.dtype)
     exact = np.float64 if tensor.dtype.name == "Float64" else np.float32
     product = left.astype(exact) @ right.reshape(addition.right.shape).astype(exact)
     total = weights.reshape(last - first, -1).astype(exact) + product * exact(addition.scale)
@@ -81,11 +79,3 @@ def base_name(name: str) -> str:
 def _is_first(name: str) -> bool:
     is_state = name.startswith(("adam_m.", "adam_v."))
     return not is_state and ("lora_a" in name or "lora_A" in name)
-
-
-def _numbers(data: Array, dtype: DType) -> npt.NDArray[Any]:
-    if dtype.name == "BFloat16":
-        import ml_dtypes
-
-        return data.view(ml_dtypes.bfloat16)
-    return data.view(np.dtype(dtype.name.lower()))

@@ -16,8 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from paceline.checkpoint.chunks import Chunk, Work, chunks_in_step, content_crc
-from paceline.checkpoint.files import LocalFile, RemoteFile, SourceFile
+from paceline.checkpoint.files import BlockCache, LocalFile, RemoteFile, SourceFile
 from paceline.checkpoint.frame import Frame, Wanted
 from paceline.checkpoint.gather import gather
 from paceline.checkpoint.writers import LocalWriter, RemoteWriter, Writer
@@ -193,13 +195,11 @@ class _Run:
         if isinstance(self._store, FileStore):
             file = LocalFile(self._store.root / frame.key)
         else:
-            from paceline.checkpoint.files import BlockCache
-
             file = RemoteFile(self._store, present, BlockCache(32 << 20))
         step = self._options.chunk
         for low in range(0, frame.body, step):
             for at, data in gather(frame, low, min(low + step, frame.body)):
-                if memoryview(file.read(at, len(data))) != data.data:
+                if not np.array_equal(np.frombuffer(file.read(at, len(data)), np.uint8), data):
                     return False
         if frame.trailing_crc:
             return bytes(file.read(frame.body, 17)) == content_crc(frame, step)

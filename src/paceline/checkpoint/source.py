@@ -168,7 +168,7 @@ def _check_ranks(made: Checkpoint, strategy: Strategy) -> None:
     if missing:
         shown = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
         made.notes.append(
-            f"the checkpoint of rank {shown} is missing; its parts are taken from ranks that hold the same"
+            f"the checkpoint of rank {shown} is missing: only parts that others hold too are there"
         )
 
 
@@ -257,7 +257,7 @@ def _version_two(place: Place, folder: str) -> Checkpoint:
     if not ranks:
         raise PacelineError(f"{place.url}/{folder}: none of the files that {mindformers.METADATA} names is there")
     made = Checkpoint(place.url, mindformers.FORMAT, ranks, {}, {})
-    made.notes += [f"{key} is missing; its parts are taken from files that hold the same" for key in lacking[:3]]
+    made.notes += [f"{key} is missing: only parts that others hold too are there" for key in lacking[:3]]
     if folder + mindformers.COMMON in place.items:
         made.common = place.read_all(folder + mindformers.COMMON, 1 << 20)
     for name, (shape, parts) in slices.items():

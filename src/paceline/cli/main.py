@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from paceline import __version__
+from paceline.cli.checkpoint import app as checkpoint
 from paceline.cli.collect import collect
 from paceline.cli.compare import compare
 from paceline.cli.copy import copy
@@ -55,6 +56,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
 )
 for command in COMMANDS:
     app.command(command.__name__.replace("_", "-"))(command)
+app.add_typer(checkpoint, name="checkpoint")
 
 
 @app.callback()
