@@ -7,26 +7,26 @@ sum of HCCS, PCIE and SIO, so adding all five transports would count everything 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from paceline.errors import FormatError
 from paceline.formats.collective_names import hccl_sequence, op_of
+from paceline.formats.latest import Latest
 from paceline.formats.reader import Sink, Values
 
 _MS = 1_000_000  # ns in a millisecond
 _MB = 1_000_000  # HCCL's MB are decimal
 _SDMA_PARTS = ("HCCS", "PCIE", "SIO")
 _TOTAL = "Total Op Info"
+_NO_PACKETS = msgspec.Raw(b"{}")
 _SAMPLES = ("-top1", "-middle", "-bottom1", "-bottom2", "-bottom3")
 
 Decoded = TypeVar("Decoded")
-Op = TypeVar("Op")
-OpOut = TypeVar("OpOut", covariant=True)
 
 
 class Time(msgspec.Struct, rename={"start": "Start Timestamp(us)", "elapse": "Elapse Time(ms)",
@@ -42,34 +42,18 @@ class Time(msgspec.Struct, rename={"start": "Start Timestamp(us)", "elapse": "El
 
 class Transport(msgspec.Struct, rename={"size": "Transit Size(MB)", "packets": "Size Distribution"}):
     size: float = 0.0
-    packets: dict[str, tuple[float, float]] = {}
+    packets: msgspec.Raw = _NO_PACKETS
+    """Packet size in MB → [count, ms]; decoded only where packets are asked for."""
 
 
-class _Moved(msgspec.Struct, rename={"size": "Transit Size(MB)"}):
-    size: float = 0.0
-
-
-class Timed(msgspec.Struct, rename={"time": "Communication Time Info", "links": "Communication Bandwidth Info"}):
-    """An operator without its packets: half the work of decoding."""
-
+class Operation(msgspec.Struct, rename={"time": "Communication Time Info", "links": "Communication Bandwidth Info"}):
     time: Time
-    links: dict[str, _Moved] = {}
-
-
-class Packed(msgspec.Struct, rename={"links": "Communication Bandwidth Info"}):
-    """An operator without its times."""
-
     links: dict[str, Transport] = {}
 
 
-class _TimedOperations(msgspec.Struct):
-    p2p: dict[str, Timed] = {}
-    collective: dict[str, Timed] = {}
-
-
-class _PackedOperations(msgspec.Struct):
-    p2p: dict[str, Packed] = {}
-    collective: dict[str, Packed] = {}
+class _Operations(msgspec.Struct):
+    p2p: dict[str, Operation] = {}
+    collective: dict[str, Operation] = {}
 
 
 class Link(msgspec.Struct, rename={"transport": "Transport Type", "size": "Transit Size(MB)",
@@ -84,21 +68,19 @@ class _Matrix(msgspec.Struct):
     collective: dict[str, dict[str, Link]] = {}
 
 
-_TIMED = msgspec.json.Decoder(dict[str, _TimedOperations])
-_PACKED = msgspec.json.Decoder(dict[str, _PackedOperations])
+_OPERATIONS = msgspec.json.Decoder(dict[str, _Operations])
+_PACKETS = msgspec.json.Decoder(dict[str, tuple[float, float]])
 _MATRIX = msgspec.json.Decoder(dict[str, _Matrix])
 
 
 def read_collectives(path: Path, sink: Sink) -> None:
     """One row per operator and step."""
-    decoded = decode_file(_TIMED, path)
-    sink.add("collectives", collective_columns(list(_operations(decoded.items(), path))))
+    sink.add("collectives", collective_columns(_recorded(path)))
 
 
 def read_packets(path: Path, sink: Sink) -> None:
     """One row per operator, step, transport and packet size; apart, because few questions need them."""
-    decoded = decode_file(_PACKED, path)
-    sink.add("packets", packet_columns(list(_operations(decoded.items(), path))))
+    sink.add("packets", packet_columns(_recorded(path), path))
 
 
 def read_matrix(path: Path, sink: Sink) -> None:
@@ -136,36 +118,34 @@ def step_number(text: str, path: Path) -> int:
     return int(digits or 0)
 
 
-class Recorded(Generic[Op]):
+class Recorded:
     """An operator of one step with its name taken apart."""
 
     __slots__ = ("group", "name", "operation", "sequence", "step")
 
-    def __init__(self, step: int, name: str, operation: Op) -> None:
+    def __init__(self, step: int, name: str, operation: Operation) -> None:
         self.step, self.operation = step, operation
         self.name, _, group = name.partition("@")
         self.group = group or None
         self.sequence = hccl_sequence(self.name)
 
 
-class _Kinds(Protocol[OpOut]):
-    @property
-    def p2p(self) -> Mapping[str, OpOut]: ...
-    @property
-    def collective(self) -> Mapping[str, OpOut]: ...
-
-
-def _operations(steps: Iterable[tuple[str, _Kinds[Op]]], path: Path) -> Iterator[Recorded[Op]]:
+def _operations(path: Path) -> list[Recorded]:
     """Every operator of every step; totals left out."""
-    for step_name, kinds in steps:
-        step = step_number(step_name, path)
-        for operations in (kinds.p2p, kinds.collective):
-            for name, operation in operations.items():
-                if not name.startswith(_TOTAL):
-                    yield Recorded(step, name, operation)
+    return [
+        Recorded(step, name, operation)
+        for step_name, kinds in decode_file(_OPERATIONS, path).items()
+        for step in [step_number(step_name, path)]
+        for operations in (kinds.p2p, kinds.collective)
+        for name, operation in operations.items()
+        if not name.startswith(_TOTAL)
+    ]
 
 
-def collective_columns(recorded: list[Recorded[Timed]]) -> dict[str, Any]:
+_recorded = Latest(_operations)
+
+
+def collective_columns(recorded: list[Recorded]) -> dict[str, Any]:
     times = [collective.operation.time for collective in recorded]
     return {
         "step": [collective.step for collective in recorded],
@@ -183,7 +163,7 @@ def collective_columns(recorded: list[Recorded[Timed]]) -> dict[str, Any]:
     }
 
 
-def _moved(links: dict[str, _Moved]) -> float | None:
+def _moved(links: dict[str, Transport]) -> float | None:
     """MB to other ranks: RDMA + SDMA, where SDMA may only be given as its parts."""
     if not links:
         return None
@@ -193,14 +173,17 @@ def _moved(links: dict[str, _Moved]) -> float | None:
     return total + sum(links[part].size for part in _SDMA_PARTS if part in links)
 
 
-def packet_columns(recorded: list[Recorded[Packed]]) -> dict[str, Any]:
-    rows = [
-        (collective.step, collective.name, collective.group, collective.sequence, transport, size, count, duration)
-        for collective in recorded
-        for transport, moved in collective.operation.links.items()
-        if moved.packets
-        for size, (count, duration) in moved.packets.items()
-    ]
+def packet_columns(recorded: list[Recorded], path: Path) -> dict[str, Any]:
+    try:
+        rows = [
+            (collective.step, collective.name, collective.group, collective.sequence, transport, size, count, duration)
+            for collective in recorded
+            for transport, moved in collective.operation.links.items()
+            if moved.packets != _NO_PACKETS
+            for size, (count, duration) in _PACKETS.decode(moved.packets).items()
+        ]
+    except msgspec.ValidationError as error:
+        raise FormatError(f"has packets that are not what they should be: {error}", file=path) from error
     if not rows:
         return {}
     step, name, group, sequence, transport, size, count, duration = zip(*rows, strict=True)

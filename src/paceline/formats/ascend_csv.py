@@ -92,13 +92,22 @@ def read_kernels(path: Path, sink: Sink) -> None:
     if not (found["name"] and found["duration"]):
         raise FormatError("has no Name or Duration(us) column", file=path)
     picked = ", ".join(_kernel_column(column, source) for column, source in found.items() if source)
-    query = f"CREATE OR REPLACE TEMP TABLE kernel_rows AS SELECT {picked} FROM {_csv_scan(header)}"
-    sink.connection.execute(query, [str(path)])
-    sink.add_query("kernels", "FROM kernel_rows WHERE duration IS NOT NULL")
-    lost = sink.connection.execute("SELECT count(*) FROM kernel_rows WHERE duration IS NULL").fetchone()
-    if lost and lost[0]:
-        sink.warn(f"{lost[0]:,} rows without a readable duration are left out", file=path)
-    sink.connection.execute("DROP TABLE kernel_rows")
+    rows = f"SELECT {picked} FROM {_csv_scan(header)}"
+    added = sink.add_query("kernels", f"FROM ({rows}) WHERE duration IS NOT NULL", [str(path)])
+    # As many rows as lines below the header: none was lost. Only otherwise is it worth reading the file once more.
+    if added != _lines(path) - 1:
+        lost = sink.connection.execute(f"SELECT count(*) FROM ({rows}) WHERE duration IS NULL", [str(path)]).fetchone()
+        if lost and lost[0]:
+            sink.warn(f"{lost[0]:,} rows without a readable duration are left out", file=path)
+
+
+def _lines(path: Path) -> int:
+    """Lines of a file, the last one with or without its end."""
+    count, last = 0, b""
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            count, last = count + block.count(b"\n"), block
+    return count + (not last.endswith(b"\n"))
 
 
 def csv_header(path: Path) -> list[str]:

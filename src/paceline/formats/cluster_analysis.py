@@ -17,10 +17,8 @@ import msgspec
 
 from paceline.formats.ascend_communication import (
     Link,
-    Op,
-    Packed,
+    Operation,
     Recorded,
-    Timed,
     append_links,
     collective_columns,
     decode_file,
@@ -33,8 +31,7 @@ from paceline.storage.tree import Tree
 
 _TOTALS = ("Total Op Info", "total")
 _RANK_SET = re.compile(r"^\((\d+(?:, \d+)*),?\)$")
-_TIMED = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Timed]]]])
-_PACKED = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Packed]]]])
+_OPERATIONS = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Operation]]]])
 _MATRIX = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Link]]]])
 
 
@@ -80,8 +77,8 @@ def _read_steps(path: Path, sink: Sink) -> None:
 
 def _read_collectives(path: Path, sink: Sink) -> None:
     groups: dict[str, tuple[int, ...]] = {}
-    recorded: dict[int, list[Recorded[Timed]]] = defaultdict(list)
-    for members, rank, collective in _operations(decode_file(_TIMED, path), path):
+    recorded: dict[int, list[Recorded]] = defaultdict(list)
+    for members, rank, collective in _operations(path):
         recorded[rank].append(collective)
         if collective.group and (ranks := _members(members)):
             groups[collective.group] = ranks
@@ -91,19 +88,17 @@ def _read_collectives(path: Path, sink: Sink) -> None:
 
 
 def _read_packets(path: Path, sink: Sink) -> None:
-    recorded: dict[int, list[Recorded[Packed]]] = defaultdict(list)
-    for _, rank, collective in _operations(decode_file(_PACKED, path), path):
+    recorded: dict[int, list[Recorded]] = defaultdict(list)
+    for _, rank, collective in _operations(path):
         recorded[rank].append(collective)
     for rank, collectives in recorded.items():
-        if columns := packet_columns(collectives):
+        if columns := packet_columns(collectives, path):
             sink.add("packets", {**columns, "rank": rank})
 
 
-def _operations(
-    merged: dict[str, dict[str, dict[str, dict[str, Op]]]], path: Path
-) -> Iterator[tuple[str, int, Recorded[Op]]]:
+def _operations(path: Path) -> Iterator[tuple[str, int, Recorded]]:
     """(set of ranks, rank, operator) for everything but totals."""
-    for members, steps in merged.items():
+    for members, steps in decode_file(_OPERATIONS, path).items():
         for step_name, operations in steps.items():
             step = step_number(step_name, path)
             for name, by_rank in operations.items():

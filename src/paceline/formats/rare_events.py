@@ -6,11 +6,12 @@ import json
 import mmap
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from paceline.formats.latest import Latest
 
 _FIRST_PHASE = re.compile(rb'"ph"(\s*:\s*)"')
 _LONGEST = 4096
@@ -38,15 +39,9 @@ class RareEvents:
     names: list[RareEvent] | None
 
 
-def rare_events(path: Path) -> RareEvents:
+def _scan(path: Path) -> RareEvents:
     """Both kinds in one pass over the bytes of a plain JSON trace."""
-    status = path.stat()
-    return _scanned(path, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=1)  # the sections that read counters and events of one trace follow each other
-def _scanned(path: Path, size: int, _changed: int) -> RareEvents:
-    if size == 0:
+    if path.stat().st_size == 0:
         return RareEvents(None, None)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         spelled = _FIRST_PHASE.search(data[: 1 << 20])
@@ -62,6 +57,9 @@ def _scanned(path: Path, size: int, _changed: int) -> RareEvents:
                 same.append(_enclosing(data, match.start()))
             match = mark.search(data, match.end())
     return RareEvents(_complete(found[b"C"]), _complete(found[b"M"]))
+
+
+rare_events = Latest(_scan)
 
 
 def _complete(found: list[RareEvent | None]) -> list[RareEvent] | None:

@@ -46,8 +46,8 @@ class Sink(Protocol):
         """Add rows by columns of equal length; None is null; a scalar (str, int, None) is repeated."""
         ...
 
-    def add_query(self, table: str, select: str, parameters: Sequence[object] = ()) -> None:
-        """Add the rows of a SELECT whose column names are the table's; it may read files itself."""
+    def add_query(self, table: str, select: str, parameters: Sequence[object] = ()) -> int:
+        """Add the rows of a SELECT whose column names are the table's; it may read files itself. Returns how many."""
         ...
 
     def warn(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:

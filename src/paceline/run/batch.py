@@ -100,17 +100,16 @@ class Batch:
         chunk["_unit"] = np.full(length, self.unit)
         self._pending.append((table, chunk))
 
-    def add_query(self, table: str, select: str, parameters: Sequence[object] = ()) -> None:
+    def add_query(self, table: str, select: str, parameters: Sequence[object] = ()) -> int:
         if table not in self.wanted:
-            return
+            return 0
         rank = f", {self.rank} AS rank" if self.rank is not None else ""
         rows = f"SELECT *{rank}, {self.unit} AS _unit FROM ({select})"
         if self._large:
-            self._copy(table, _typed(TABLES[table], rows), parameters, unit=self.unit)
-        else:
-            self._create(TABLES[table])
-            self._queried.add(table)
-            self.connection.execute(f"INSERT INTO {_stored(table)} BY NAME {rows}", list(parameters))
+            return self._copy(table, _typed(TABLES[table], rows), parameters, unit=self.unit)
+        self._create(TABLES[table])
+        self._queried.add(table)
+        return self._affected(f"INSERT INTO {_stored(table)} BY NAME {rows}", parameters)
 
     def warn(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:
         self.warnings.append(Warning(self.rank, self._relative(file), message, line))
@@ -150,19 +149,24 @@ class Batch:
             self._copy(table, f"FROM {_stored(table)}")
         return self._written
 
-    def _copy(self, table: str, select: str, parameters: Sequence[object] = (), *, unit: int | None = None) -> None:
+    def _copy(self, table: str, select: str, parameters: Sequence[object] = (), *, unit: int | None = None) -> int:
         """Written beside and renamed; no rows, no file."""
         name = f"{table}-{uuid.uuid4().hex[:12]}.parquet"
         temporary = self.directory / f".{name}.tmp"
         try:
-            copied = self.connection.execute(
-                f"COPY ({select}) TO '{_literal(temporary)}' (FORMAT parquet, COMPRESSION zstd)", list(parameters)
-            ).fetchone()
-            if copied and copied[0]:
+            rows = self._affected(
+                f"COPY ({select}) TO '{_literal(temporary)}' (FORMAT parquet, COMPRESSION zstd)", parameters
+            )
+            if rows:
                 os.replace(temporary, self.directory / name)
-                self._written.append(Written(name, table, copied[0], unit))
+                self._written.append(Written(name, table, rows, unit))
         finally:
             temporary.unlink(missing_ok=True)
+        return rows
+
+    def _affected(self, statement: str, parameters: Sequence[object]) -> int:
+        row = self.connection.execute(statement, list(parameters)).fetchone()
+        return int(row[0]) if row else 0
 
     def flush(self) -> None:
         """Insert all kept columns."""

@@ -21,8 +21,8 @@ from paceline.run.choice import Chosen
 from paceline.run.store import DataFile, Store, StoredWarning, Unit
 from paceline.storage.tree import Tree
 
-BATCH_BYTES = 128 << 20
-BATCH_SECTIONS = 256
+BATCH_BYTES = 192 << 20
+BATCH_SECTIONS = 512
 POOL_BYTES = 192 << 20
 
 Progress = Callable[[int, int], None]
