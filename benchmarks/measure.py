@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import resource
 import subprocess
@@ -9,6 +10,12 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+import paceline
+
+# As pip does with what it installs; a checkout installed with -e would compile itself in every run where the
+# environment forbids writing byte code.
+compileall.compile_dir(Path(paceline.__file__).parent, quiet=1)
 
 
 @dataclass(frozen=True)

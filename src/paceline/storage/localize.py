@@ -10,7 +10,6 @@ from paceline.storage.location import is_remote, parse
 from paceline.storage.report import OnProgress
 from paceline.storage.selection import Rule, for_diagnosis
 from paceline.storage.store import PARTIAL
-from paceline.storage.transfer import Options, transfer
 
 
 def localize(source: str | Path, needed: Rule = for_diagnosis, *, progress: OnProgress | None = None) -> Path:
@@ -18,6 +17,9 @@ def localize(source: str | Path, needed: Rule = for_diagnosis, *, progress: OnPr
     if not is_remote(source):
         text = str(source)
         return Path(parse(text).path) if text.startswith("file:") else Path(source)
+    # Most sources are local, and opening them should not load asyncio and TLS.
+    from paceline.storage.transfer import Options, transfer
+
     url = parse(source).url
     target = cache_root() / "remote" / cache_name(url)
     report = transfer(url, target / parse(url).name, Options(rule=needed, progress=progress))
