@@ -200,7 +200,9 @@ class _Keys:
     def _around(self, ordered: Ints, place: int, combined: bool) -> list[int]:
         """Rows that may be the other side of this one, nearest end first."""
         row = int(ordered[place])
-        low, high = np.searchsorted(self.end[ordered], self.end[row] + np.array([-PAIR_TOLERANCE_NS, PAIR_TOLERANCE_NS]))
+        low, high = np.searchsorted(
+            self.end[ordered], self.end[row] + np.array([-PAIR_TOLERANCE_NS, PAIR_TOLERANCE_NS])
+        )
         near = ordered[max(low, place - NEIGHBOURS) : min(high, place + NEIGHBOURS) + 1]
         possible = near[(self.rank[near] != self.rank[row]) & (combined | (self.op[near] != self.op[row]))]
         return possible[np.argsort(np.abs(self.end[possible] - self.end[row]), kind="stable")].tolist()  # type: ignore[no-any-return]

@@ -90,6 +90,20 @@ def steadied(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]], *
     return replace(costs, work=work)
 
 
+def evened(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]]) -> Costs:
+    """The work of each place of the program dealt evenly among peers: everybody has the mean of that step there."""
+    line = replay.timeline
+    work, overlap = costs.work.copy(), costs.overlap.copy()
+    width = int(line.place.max()) + 1 if len(line.place) else 1
+    for ranks in classes:
+        rows = np.flatnonzero(np.isin(line.events.rank, ranks))
+        _, place = np.unique(line.step[rows] * width + line.place[rows], return_inverse=True)
+        counts = np.bincount(place)
+        for values in (work, overlap):
+            values[rows] = (np.bincount(place, values[rows]) / counts)[place]
+    return replace(costs, work=work, overlap=overlap)
+
+
 def balanced(replay: Replay, costs: Costs, groups: Iterable[tuple[int, ...]]) -> Costs:
     """Every group of ranks (stages) with the same own time: the mean of the stages, step by step."""
     own = replay.timeline.own_time()

@@ -38,11 +38,11 @@ def _neighbours(line: Timeline) -> list[tuple[int, int]]:
     """(before, behind) of ranks that send to each other."""
     events = line.events
     rows = np.flatnonzero(np.isin(events.op.astype(str), PEER_TO_PEER) & (events.members[events.instance] == 2))
-    rows = rows[np.lexsort((events.rank[rows], events.instance[rows]))].reshape(-1, 2)
-    rows = rows[np.argsort(events.end[rows].min(axis=1), kind="stable")]
+    pairs = rows[np.lexsort((events.rank[rows], events.instance[rows]))].reshape(-1, 2)
+    pairs = pairs[np.argsort(events.end[pairs].min(axis=1), kind="stable")]
     seen: set[tuple[int, int, int]] = set()
     votes: Counter[tuple[int, int]] = Counter()
-    for one, other in rows.tolist():
+    for one, other in pairs.tolist():
         a, b = int(events.rank[one]), int(events.rank[other])
         if (int(line.step[one]), a, b) in seen:
             continue

@@ -12,13 +12,14 @@ predecessor:
 
     start(i) = max(free(anchor) + work(i), end(after) + lag(i))
 
-Where the second one decided, the recording does not tell how much of the gap was work and how much waiting; the least
-own time with which any rank reached the same place of the program tells it. All differences are taken on one rank's
+Where the second one decided, the recording does not tell how much of the gap was work and how much waiting; ranks that
+did not wait at the same place of the program tell it. All differences are taken on one rank's
 own clock, so clock skew cancels.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -34,6 +35,7 @@ QUEUED_NS = 10_000
 """An event that starts within this after the one before it in its group had been waiting for it."""
 
 Floats = NDArray[np.float64]
+Place = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -282,23 +284,56 @@ class _Lines:
         return set(last.values())
 
     def _separate_waiting(self) -> None:
-        """Tell work from waiting where a second predecessor decided the start."""
+        """Tell work from waiting where a second predecessor decided the start.
+
+        Ranks that did not wait show after which event of the main line, and how much work later, the program gets there.
+        """
         self._sum_own()
         keys = self._program_places()
-        begin = self._own_at_step_begin()
-        usual: dict[tuple[int, ...], float] = {}
-        sure = (self.after < 0) | ~self.beside
-        for row in np.flatnonzero(sure).tolist():
-            usual[keys[row]] = min(usual.get(keys[row], np.inf), self.own[row] - begin[row])
+        issued = self._issued(keys)
+        rows_of = {
+            (rank, step, key): row
+            for row, (rank, step, key) in enumerate(
+                zip(self.events.rank.tolist(), self.step.tolist(), keys, strict=True)
+            )
+            if not self.beside[row]
+        }
         for row in np.flatnonzero(self.after >= 0).tolist():
             before = int(self.after[row])
-            if keys[row] in usual:
-                issued = usual[keys[row]] + begin[row]
-                self._issue_at(row, issued)
-            elif self.beside[row]:  # queued on every rank: issued no earlier than the one before it
+            rank, step = int(self.events.rank[row]), int(self.step[row])
+            anchors = issued.get(keys[row], {})
+            if not self.beside[row]:  # the main line goes on from where it is
+                anchor = int(self.anchor[row])
+                self.work[row] = min(int(self.work[row]), anchors.get(self._key(keys, anchor), int(self.work[row])))
+                continue
+            for place, work in anchors.items():
+                anchor = rows_of.get((rank, step, place), -1) if place else -1
+                if anchor >= 0 and self._free(anchor) <= self.events.start[row]:
+                    self.anchor[row] = anchor
+                    self.work[row] = min(work, int(self.events.start[row]) - self._free(anchor))
+                    break
+            else:  # queued on every rank: issued no earlier than the one before it
                 self.anchor[row], self.work[row] = self.anchor[before], self.work[before]
         self._sum_own()
         self._match_recorded_split()
+
+    def _issued(self, keys: list[Place]) -> dict[Place, dict[Place, int]]:
+        """Of each place of the program: the places it follows on ranks that did not wait, usual first, with the least work."""
+        votes: dict[Place, Counter[Place]] = defaultdict(Counter)
+        least: dict[tuple[Place, Place], int] = {}
+        for row in np.flatnonzero((self.after < 0) | ~self.beside).tolist():
+            before = self._key(keys, int(self.anchor[row]))
+            votes[keys[row]][before] += 1
+            least[keys[row], before] = min(int(self.work[row]), least.get((keys[row], before), 2**62))
+        return {
+            key: {before: least[key, before] for before, _ in counter.most_common()} for key, counter in votes.items()
+        }
+
+    def _key(self, keys: list[Place], row: int) -> Place:
+        return keys[row] if row >= 0 else ()
+
+    def _free(self, row: int) -> int:
+        return max(int(self.events.end[row]), int(self.events.start[row] + self.overlap[row]))
 
     def _match_recorded_split(self) -> None:
         """Own time of a step is its duration less exposed communication, where that was recorded.
@@ -321,33 +356,32 @@ class _Lines:
                 self.work[row] = max(0, int(self.work[row] - excess))
         self._sum_own()
 
-    def _issue_at(self, row: int, issued: float) -> None:
-        """Anchor a row where its rank's own time reached `issued`, no later than recorded."""
-        anchor = int(self.anchor[row])
-        while anchor >= 0 and self._own_after(anchor) > issued:
-            anchor = int(self.anchor[anchor])
-        if not self.beside[row]:
-            anchor = int(self.anchor[row])  # the main line goes on from where it is
-        work = max(0, int(issued - self._own_after(anchor)))
-        self.work[row] = work if anchor != self.anchor[row] else min(work, int(self.work[row]))
-        self.anchor[row] = anchor
+    def _program_places(self) -> list[Place]:
+        """(kind of operator, how many members, which group of that kind, which of them in this step).
 
-    def _program_places(self) -> list[tuple[int, ...]]:
-        """(kind of operator, how many members, which of them in this step): the same on ranks that run one program."""
+        The same on ranks that run one program, in whatever order its events came to start.
+        """
         ops = np.unique(self.events.op.astype(str), return_inverse=True)[1]
         members = self.events.members[self.events.instance]
-        seen: dict[tuple[int, ...], int] = {}
-        places: list[tuple[int, ...]] = []
-        for rank, step, op, size in zip(
-            self.events.rank.tolist(), self.step.tolist(), ops.tolist(), members.tolist(), strict=True
+        groups: dict[Place, dict[object, int]] = defaultdict(dict)
+        seen: Counter[Place] = Counter()
+        places: list[Place] = []
+        for rank, step, op, size, tie in zip(
+            self.events.rank.tolist(),
+            self.step.tolist(),
+            ops.tolist(),
+            members.tolist(),
+            self.events.tie.tolist(),
+            strict=True,
         ):
-            place = seen.get((rank, step, op, size), 0)
-            seen[rank, step, op, size] = place + 1
-            places.append((op, size, place))
+            ties = groups[rank, op, size]
+            group = ties.setdefault(tie, len(ties))
+            seen[rank, step, op, size, group] += 1
+            places.append((op, size, group, seen[rank, step, op, size, group]))
         return places
 
     def _place_codes(self) -> Ints:
-        codes: dict[tuple[int, ...], int] = {}
+        codes: dict[Place, int] = {}
         return np.array([codes.setdefault(key, len(codes)) for key in self._program_places()], dtype=np.int64)
 
     def _sum_own(self) -> None:
@@ -358,9 +392,6 @@ class _Lines:
             before = anchor[row]
             own[row] = work[row] + (own[before] + overlap[before] if before >= 0 else 0.0)
         self.own = np.array(own)
-
-    def _own_after(self, row: int) -> float:
-        return float(self.own[row] + self.overlap[row]) if row >= 0 else 0.0
 
     def _own_at_step_begin(self) -> Floats:
         at_end = np.zeros((len(self.bounds.ranks), len(self.bounds.steps) + 1))

@@ -14,7 +14,7 @@ FREE_SHARE = 0.08
 CPU_SHARE = 0.03
 MOST = 0.25
 """Three quarters of the ranks must suffer before it is everybody's trouble; single ranks are rules/compute.py's."""
-USUAL_START = 0.01
+USUAL_START = 0.005
 """Share of a step that beginning it takes anyway."""
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from paceline.advice.case import Case, Floats
 from paceline.advice.finding import Evidence, Finding, Gain, Subject
 from paceline.advice.rules.communication import gradient_groups
-from paceline.analysis.fixes import like_peers, scale_own, steadied
+from paceline.analysis.fixes import evened, like_peers, steadied
 from paceline.analysis.peers import nan_median
 
 STALL = 0.15
@@ -83,8 +83,7 @@ def _uneven(case: Case) -> list[Finding]:
     shared = _shared_by_replicas(case, centred)
     dealt = shared > SHARED
     if dealt:
-        # Ranks with less than the mean would only wait less: nobody waits for them.
-        fixed = scale_own(case.replay, case.replay.costs, 1 / (1 + np.maximum(0, np.nan_to_num(centred))))
+        fixed = evened(case.replay, case.replay.costs, case.classes)
     else:
         fixed = steadied(case.replay, case.replay.costs, case.classes, quantile=0.5)
     gain = case.gain(fixed)
