@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-UI := src/paceline/report/static/report.js
-UI_SOURCES := $(shell find ui/src -type f) ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
+UI := src/paceline/web/static/index.html
+UI_SOURCES := $(shell find ui/src ui/public -type f) ui/index.html ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
 
 .PHONY: demo test ui system lint bench clean help
 
@@ -24,7 +24,7 @@ ui/node_modules/.package-lock.json: ui/package-lock.json
 $(UI): ui/node_modules/.package-lock.json $(UI_SOURCES)
 	cd ui && npm run --silent build
 
-ui: $(UI) ## type-check and build the report's page
+ui: $(UI) ## type-check and build the report and the server's pages
 
 demo: $(STAMP) $(UI) ## simulate a 16-card cluster with a fault nobody tells the reader about, and look at it
 	rm -rf demo/run
@@ -54,4 +54,4 @@ bench: $(STAMP) ## us and the peers side by side
 	$(BIN)/python benchmarks/transfer.py
 
 clean: ## remove what make made
-	rm -rf $(VENV) demo benchmarks/work ui/node_modules src/paceline/report/static
+	rm -rf $(VENV) demo benchmarks/work ui/node_modules src/paceline/report/static src/paceline/web/static

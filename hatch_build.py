@@ -10,7 +10,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 UI = Path("ui")
-BUNDLE = Path("src/paceline/report/static/report.js")
+BUNDLES = (Path("src/paceline/report/static/report.js"), Path("src/paceline/web/static/index.html"))
 
 
 class UiBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -24,12 +24,17 @@ class UiBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         npm = shutil.which("npm")
         if npm is None:
-            raise RuntimeError("the report's page cannot be built: npm was not found; install Node.js 20.19 or newer")
+            raise RuntimeError("the report and the server's pages cannot be built: npm was not found; install Node.js 20.19 or newer")
         for command in ([npm, "ci", "--no-audit", "--no-fund"], [npm, "run", "bundle"]):
             subprocess.run(command, cwd=Path(self.root) / UI, check=True, stdin=subprocess.DEVNULL)
 
     def _is_built(self) -> bool:
-        """Whether the bundle is there and no source is newer; an sdist carries it, all files of one age."""
-        bundle = Path(self.root) / BUNDLE
-        sources = [*(Path(self.root) / UI / "src").rglob("*"), *(Path(self.root) / UI).glob("*.json")]
-        return bundle.is_file() and all(source.stat().st_mtime <= bundle.stat().st_mtime for source in sources)
+        """Whether the bundles are there and no source is newer; an sdist carries them, all files of one age."""
+        root = Path(self.root)
+        bundles = [root / bundle for bundle in BUNDLES]
+        sources = [file for folder in ("src", "public") for file in (root / UI / folder).rglob("*")]
+        sources += [*(root / UI).glob("*.json"), *(root / UI).glob("*.html"), *(root / UI).glob("*.ts")]
+        if not all(bundle.is_file() for bundle in bundles):
+            return False
+        oldest = min(bundle.stat().st_mtime for bundle in bundles)
+        return all(source.stat().st_mtime <= oldest for source in sources)

@@ -1,7 +1,9 @@
-// Builds the report into one script and one style sheet that html.py inlines; nothing is loaded at run time.
-import { defineConfig } from "vite";
+// Two builds of one code base: the report as one script and one style sheet that html.py inlines, and (--mode web) the
+// server's pages. Nothing is loaded from elsewhere at run time.
+import { defineConfig, type UserConfig } from "vite";
 
-export default defineConfig({
+const report: UserConfig = {
+  publicDir: false,
   build: {
     outDir: "../src/paceline/report/static",
     emptyOutDir: true,
@@ -16,4 +18,19 @@ export default defineConfig({
     },
   },
   define: { "process.env.NODE_ENV": '"production"' },
-});
+};
+
+const web: UserConfig = {
+  base: "/",
+  build: {
+    outDir: "../src/paceline/web/static",
+    emptyOutDir: true,
+    target: "es2021",
+    cssTarget: "chrome100",
+    modulePreload: { polyfill: false },
+    // No data: addresses in style sheets; the content security policy is strict.
+    assetsInlineLimit: 0,
+  },
+};
+
+export default defineConfig(({ mode }) => (mode === "web" ? web : report));

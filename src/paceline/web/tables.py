@@ -328,8 +328,20 @@ CARD_STEPS = PagedTable(
     needs=("rank",),
 )  # fmt: skip
 
+GROUPS = PagedTable(
+    "groups",
+    "Communication groups and their members.",
+    (Column("group"), Column("kind"), Column("members", "count"), Column("ranks")),
+    _fixed("""
+        SELECT "group", any_value(kind) AS kind, count(*) AS members, string_agg(rank, ',' ORDER BY index, rank) AS ranks
+        FROM groups WHERE ($rank IS NULL OR "group" IN (SELECT "group" FROM groups WHERE rank = $rank)) GROUP BY "group"
+    """),
+    ("rank",),
+    "kind",
+)
+
 TABLES: dict[str, PagedTable] = {
     table.name: table
-    for table in (STEP_TRACE, COMMUNICATION, LINKS, COLLECTIVES, ARRIVALS, PACKETS, MEMORY, ALLOCATIONS, FLOPS,
+    for table in (GROUPS, STEP_TRACE, COMMUNICATION, LINKS, COLLECTIVES, ARRIVALS, PACKETS, MEMORY, ALLOCATIONS, FLOPS,
                   OPERATOR_FLOPS, OPERATORS, CARD_COLLECTIVES, INPUT_PIPELINE, HOST_CALLS, CARD_STEPS)
 }  # fmt: skip

@@ -21,12 +21,13 @@ interface RankBarsProps {
   tip: (bar: Bar) => Tip;
   label: string;
   height?: number;
+  onPick?: ((rank: number) => void) | undefined;
 }
 
 const LEFT = 58;
 const BOTTOM = 26;
 
-export function RankBars({ bars, colors, downColor, marked, tip, label, height = 220 }: RankBarsProps) {
+export function RankBars({ bars, colors, downColor, marked, tip, label, height = 220, onPick }: RankBarsProps) {
   const [cursor, setCursor] = useState<number | null>(null);
   const high = Math.max(0, ...bars.map((bar) => sum(bar.up)));
   const low = -Math.max(0, ...bars.map((bar) => bar.down ?? 0));
@@ -67,6 +68,7 @@ export function RankBars({ bars, colors, downColor, marked, tip, label, height =
     else hideTip();
   };
   const onKeyDown = (event: KeyboardEvent): void => {
+    if (event.key === "Enter" && cursor !== null && bars[cursor]) onPick?.(bars[cursor].rank);
     const step = { ArrowRight: 1, ArrowLeft: -1, PageDown: 16, PageUp: -16 }[event.key];
     if (step === undefined) return;
     event.preventDefault();
@@ -85,7 +87,9 @@ export function RankBars({ bars, colors, downColor, marked, tip, label, height =
         onMouseMove={onMove}
         onMouseLeave={hideTip}
         onBlur={() => { setCursor(null); hideTip(); }}
+        onClick={(event) => { const bar = bars[indexAt(event.offsetX)]; if (bar) onPick?.(bar.rank); }}
         onKeyDown={onKeyDown}
+        data-pick={onPick ? "" : undefined}
       />
     </div>
   );

@@ -21,8 +21,8 @@ export class Columns {
   private readonly numbers = new Map<string, Numbers>();
   private readonly strings = new Map<string, (string | null)[]>();
 
-  constructor(packed: PackedTable | undefined) {
-    let length = 0;
+  constructor(packed: PackedTable | undefined, rows = 0) {
+    let length = rows;
     for (const [name, column] of Object.entries(packed ?? {})) {
       length = Math.max(length, this.unpack(name, column));
     }
@@ -35,6 +35,15 @@ export class Columns {
 
   text(name: string): (string | null)[] {
     return this.strings.get(name) ?? new Array<string | null>(this.length).fill(null);
+  }
+
+  setNumbers(name: string, values: Numbers): void {
+    this.numbers.set(name, values);
+  }
+
+  /** Texts as places in a list of distinct texts. */
+  setTexts(name: string, codes: Numbers, texts: (string | null)[]): void {
+    this.strings.set(name, Array.from(codes, (code) => texts[code]));
   }
 
   private unpack(name: string, column: PackedColumn): number {

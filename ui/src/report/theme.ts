@@ -11,8 +11,9 @@ export interface Theme {
 
 const NEXT: Record<ThemeChoice, ThemeChoice> = { auto: "light", light: "dark", dark: "auto" };
 
-export function useTheme(): Theme {
-  const [choice, setChoice] = useState<ThemeChoice>("auto");
+/** `remembered` names the place in the browser's storage that keeps the choice; a report keeps none. */
+export function useTheme(remembered?: string): Theme {
+  const [choice, setChoice] = useState<ThemeChoice>(() => recall(remembered));
   const [dark, setDark] = useState(() => matchMedia("(prefers-color-scheme: dark)").matches);
   useEffect(() => {
     const query = matchMedia("(prefers-color-scheme: dark)");
@@ -23,5 +24,14 @@ export function useTheme(): Theme {
   const shown = choice === "auto" ? (dark ? "dark" : "light") : choice;
   // Before the canvases draw: they read their colours from the style sheet.
   document.documentElement.dataset["theme"] = shown;
-  return { choice, shown, next: () => setChoice(NEXT[choice]) };
+  const next = (): void => {
+    setChoice(NEXT[choice]);
+    if (remembered) localStorage.setItem(remembered, NEXT[choice]);
+  };
+  return { choice, shown, next };
+}
+
+function recall(remembered: string | undefined): ThemeChoice {
+  const kept = remembered ? localStorage.getItem(remembered) : null;
+  return kept === "light" || kept === "dark" ? kept : "auto";
 }

@@ -1,0 +1,126 @@
+// Asking the server: JSON or columns, cancelled when the answer is no longer wanted.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { decodeColumns, type BinaryTable } from "../data/binary";
+
+export interface Progress {
+  phase: "found" | "queued" | "reading" | "examining" | "ready" | "failed";
+  done: number;
+  total: number;
+  message: string | null;
+  hint: string | null;
+}
+
+export interface RunInfo {
+  id: string;
+  name: string;
+  formats: string[];
+  ranks: number;
+  files: number;
+  bytes: number;
+  changed: number;
+  state: Progress;
+  stale: boolean;
+  findings: number | null;
+  worst: string | null;
+  severity: string | null;
+  gain_percent: number | null;
+  step_ms: number | null;
+}
+
+export interface RunList {
+  base: string;
+  scanning: boolean;
+  total: number;
+  runs: RunInfo[];
+  warnings: string[];
+}
+
+/** What went wrong, in the server's words. */
+export class Problem extends Error {
+  constructor(readonly status: number, message: string, readonly hint: string | null, readonly phase: string | null) {
+    super(message);
+  }
+}
+
+export type Query = Record<string, string | number | null | undefined | string[]>;
+
+export function address(path: string, query: Query = {}): string {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (Array.isArray(value)) for (const one of value) parameters.append(name, one);
+    else if (value !== null && value !== undefined && value !== "") parameters.set(name, String(value));
+  }
+  const text = parameters.toString();
+  return `/api/v1/${path}${text ? `?${text}` : ""}`;
+}
+
+async function answer(url: string, options: RequestInit): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(url, options);
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new Problem(0, "", null, null);
+  }
+  if (response.ok) return response;
+  if (response.status === 401) location.assign("/login");
+  const told = (await response.json().catch(() => ({}))) as { error?: string; hint?: string | null; phase?: string | null };
+  throw new Problem(response.status, told.error ?? response.statusText, told.hint ?? null, told.phase ?? null);
+}
+
+export async function getJson<T>(url: string, signal?: AbortSignal): Promise<T> {
+  return (await answer(url, signal ? { signal } : {})).json() as Promise<T>;
+}
+
+export async function post<T>(url: string): Promise<T> {
+  return (await answer(url, { method: "POST" })).json() as Promise<T>;
+}
+
+export async function getColumns(url: string, signal?: AbortSignal): Promise<BinaryTable> {
+  return decodeColumns(await (await answer(url, signal ? { signal } : {})).arrayBuffer());
+}
+
+export interface Asked<T> {
+  value: T | null;
+  problem: Problem | null;
+  busy: boolean;
+}
+
+/** Asks whenever the address changes; the old answer stays until the new one is there. */
+function useAsked<T>(url: string | null, ask: (url: string, signal: AbortSignal) => Promise<T>): Asked<T> {
+  const [asked, setAsked] = useState<Asked<T>>({ value: null, problem: null, busy: url !== null });
+  const latest = useRef(ask);
+  latest.current = ask;
+  useEffect(() => {
+    if (url === null) {
+      setAsked({ value: null, problem: null, busy: false });
+      return undefined;
+    }
+    const cancel = new AbortController();
+    setAsked((old) => ({ ...old, busy: true }));
+    latest.current(url, cancel.signal).then(
+      (value) => setAsked({ value, problem: null, busy: false }),
+      (error: unknown) => {
+        if (cancel.signal.aborted) return;
+        const problem = error instanceof Problem ? error : new Problem(0, String(error), null, null);
+        setAsked({ value: null, problem, busy: false });
+      },
+    );
+    return () => cancel.abort();
+  }, [url]);
+  return asked;
+}
+
+export const useJson = <T>(url: string | null): Asked<T> => useAsked<T>(url, getJson);
+export const useColumns = (url: string | null): Asked<BinaryTable> => useAsked(url, getColumns);
+
+/** Asks again and again while `wanted` says so. */
+export function usePolling(tick: () => void, milliseconds: number, wanted: boolean): void {
+  const latest = useRef(tick);
+  latest.current = tick;
+  useEffect(() => {
+    if (!wanted) return undefined;
+    const timer = setInterval(() => { if (!document.hidden) latest.current(); }, milliseconds);
+    return () => clearInterval(timer);
+  }, [milliseconds, wanted]);
+}

@@ -1,0 +1,141 @@
+// One run: opened if need be, then its pages, which share what the overview knows.
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { Empty } from "../../components/Section";
+import { readCluster, readShares } from "../../data/cluster";
+import { diagnosisIn, readDocument, type ReportDocument } from "../../data/document";
+import { focusOn, NO_FOCUS } from "../../data/focus";
+import { bytes, count } from "../../format/numbers";
+import { SceneContext } from "../../views/context";
+import { address, getJson, post, Problem, usePolling, type RunInfo } from "../api";
+import { Link } from "../parts/Link";
+import { ProgressBar } from "../parts/ProgressBar";
+import { Trouble } from "../parts/Trouble";
+import { runAddress, useRouter } from "../router";
+import { useLanguage, useWords, type WebKey } from "../words";
+import { Card } from "./Card";
+import { Communication } from "./Communication";
+import { Overview } from "./Overview";
+import { Resources } from "./Resources";
+import { StepTrace } from "./StepTrace";
+import { TimelinePage } from "./TimelinePage";
+import { WhatIf } from "./WhatIf";
+
+const PAGES = ["overview", "steps", "communication", "resources", "timeline", "what-if"] as const;
+
+interface RunPagesProps {
+  run: string;
+  page: string;
+  rest: string[];
+  switches: ComponentChildren;
+}
+
+export function RunPages({ run, page, rest, switches }: RunPagesProps) {
+  const w = useWords();
+  const language = useLanguage();
+  const { place } = useRouter();
+  const [info, setInfo] = useState<RunInfo | null>(null);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const tell = (error: unknown): void => { if (error instanceof Problem) setProblem(error); };
+  const path = `runs/${encodeURIComponent(run)}`;
+  const keep = (value: RunInfo): void => { setInfo(value); setProblem(null); };
+  const open = (again = false): void => { post<RunInfo>(address(`${path}/open`, { lang: language, again: again ? "true" : null })).then(keep, tell); };
+  useEffect(() => open(), [run]);
+  const ready = info?.state.phase === "ready";
+  usePolling(() => { getJson<RunInfo>(address(path, { lang: language })).then(keep, tell); }, ready ? 6000 : 400, info?.state.phase !== "failed" && problem?.status !== 404);
+  const finding = Number(place.query.get("finding") ?? 1) - 1;
+  const name = info ? (info.name === "." ? w("runs.itself") : info.name.split("/").at(-1)!) : run;
+  useEffect(() => { document.title = `${name} · Paceline`; }, [name]);
+  return (
+    <>
+      <a class="skip" href="#main">{w("skip")}</a>
+      <header class="bar">
+        <Link class="mark" to="/">Paceline</Link>
+        <nav aria-label={w("nav.pages")}>
+          <Link class="here" to={runAddress(run)} title={info?.name}>{name}</Link>
+          {PAGES.map((one) => (
+            <Link key={one} to={runAddress(run, one, { finding: finding > 0 ? finding + 1 : null })} current={page === one || (page === "cards" && one === "steps")}>
+              {w(`nav.${one}` as WebKey)}
+            </Link>
+          ))}
+          <Link to={`/compare?after=${encodeURIComponent(run)}`}>{w("nav.compare")}</Link>
+        </nav>
+        {switches}
+      </header>
+      <main id="main" tabIndex={-1}>
+        {problem && <Trouble problem={problem} />}
+        {!problem && info && !ready && <Opening info={info} onAgain={() => open(true)} />}
+        {info?.stale && !problem && (
+          <p class="stale" role="status">{w("run.stale")} <button type="button" onClick={() => open(true)}>{w("run.again")}</button></p>
+        )}
+        {ready && !(problem && problem.status === 410) && <Ready run={run} page={page} rest={rest} chosen={finding} version={`${info.changed} ${info.bytes}`} />}
+      </main>
+    </>
+  );
+}
+
+function Opening({ info, onAgain }: { info: RunInfo; onAgain: () => void }) {
+  const w = useWords();
+  if (info.state.phase === "failed") {
+    return (
+      <div class="opening">
+        <Empty title={w("run.failed")} text={[info.state.message, info.state.hint].filter(Boolean).join(" – ")} />
+        <p><button type="button" onClick={onAgain}>{w("run.again")}</button></p>
+      </div>
+    );
+  }
+  return (
+    <div class="opening">
+      <h1>{info.name}</h1>
+      <p>{w("run.about", { ranks: count(info.ranks), files: count(info.files), size: bytes(info.bytes) })}</p>
+      <ProgressBar state={info.state} />
+      <p class="note">{w("run.once")}</p>
+    </div>
+  );
+}
+
+interface ReadyProps {
+  run: string;
+  page: string;
+  rest: string[];
+  chosen: number;
+  version: string;
+}
+
+function Ready({ run, page, rest, chosen, version }: ReadyProps) {
+  const language = useLanguage();
+  const [data, setData] = useState<ReportDocument | null>(null);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  useEffect(() => {
+    fetch(address(`runs/${encodeURIComponent(run)}/overview`, { lang: language }))
+      .then(async (response) => {
+        const text = await response.text();
+        if (!response.ok) throw new Problem(response.status, (JSON.parse(text) as { error: string }).error, null, null);
+        setData(readDocument(text));
+        setProblem(null);
+      })
+      .catch((error: unknown) => setProblem(error instanceof Problem ? error : new Problem(0, String(error), null, null)));
+  }, [run, language, version]);
+  const diagnosis = data ? diagnosisIn(data, language) : null;
+  const cluster = useMemo(() => (data ? readCluster(data.tables.ranks) : null), [data]);
+  const shares = useMemo(() => (data && cluster ? readShares(data.tables.breakdown, cluster) : []), [data, cluster]);
+  const focus = useMemo(() => {
+    const finding = diagnosis?.findings[chosen];
+    return finding && cluster ? focusOn(finding, chosen, cluster) : NO_FOCUS;
+  }, [diagnosis, chosen, cluster]);
+  if (problem) return <Trouble problem={problem} />;
+  if (!data || !cluster) return null;
+  return (
+    <SceneContext.Provider value={{ document: data, cluster, shares, focus }}>
+      {page === "steps" && <StepTrace run={run} />}
+      {page === "communication" && <Communication run={run} />}
+      {page === "resources" && <Resources run={run} />}
+      {page === "timeline" && <TimelinePage run={run} />}
+      {page === "what-if" && <WhatIf run={run} />}
+      {page === "cards" && <Card run={run} rank={Number(rest[0])} />}
+      {(page === "overview" || !["steps", "communication", "resources", "timeline", "what-if", "cards"].includes(page)) && (
+        <Overview run={run} diagnosis={diagnosis} />
+      )}
+    </SceneContext.Provider>
+  );
+}

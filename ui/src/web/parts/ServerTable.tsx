@@ -1,0 +1,110 @@
+// A table the server sorts, filters and pages; its order and place live in the address, and it can be taken away whole.
+import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
+import { useText } from "../../i18n/text";
+import { address, useJson, type Query } from "../api";
+import { useRouter } from "../router";
+import { isWebKey, useWords } from "../words";
+import { shownAs, type Cell, type Kind, type Row } from "./cells";
+import { Trouble } from "./Trouble";
+
+interface TableAnswer {
+  columns: { name: string; kind: Kind }[];
+  sort: string;
+  total: number;
+  offset: number;
+  rows: Cell[][];
+}
+
+interface ServerTableProps {
+  run: string;
+  name: string;
+  filters?: Query;
+  /** Columns nobody needs to see, or that are always empty here. */
+  hidden?: readonly string[];
+  sort: string;
+  caption: string;
+  /** Keeps two tables of one page apart in its address. */
+  prefix?: string;
+  size?: number;
+  /** What to show instead of the plain value. */
+  render?: Record<string, (row: Row) => ComponentChildren>;
+  marked?: (row: Row) => boolean;
+  empty?: string;
+}
+
+const DESCENDING = new Set<Kind>(["ms", "bytes", "rate", "fraction", "count", "number"]);
+
+export function ServerTable({ run, name, filters = {}, hidden = [], sort: usual, caption, prefix = "", size = 25, render = {}, marked, empty }: ServerTableProps) {
+  const w = useWords();
+  const t = useText();
+  const { place, set } = useRouter();
+  const sort = place.query.get(`${prefix}sort`) ?? usual;
+  const page = Math.max(0, Number(place.query.get(`${prefix}page`) ?? 1) - 1) || 0;
+  const path = `runs/${encodeURIComponent(run)}/tables/${name}`;
+  const { value, problem, busy } = useJson<TableAnswer>(address(path, { ...filters, sort, offset: page * size, limit: size }));
+  const rows = useMemo(
+    () => (value?.rows ?? []).map((row): Row => Object.fromEntries(value!.columns.map((column, i) => [column.name, row[i]]))),
+    [value],
+  );
+  if (problem) return <Trouble problem={problem} />;
+  if (!value) return <div class="table waiting-table" aria-busy="true" />;
+  if (value.total === 0) return <p class="note">{empty ?? w("table.empty")}</p>;
+  const columns = value.columns
+    .map((column) => ({ ...column, shown: shownAs(column.name, column.kind, rows.map((row) => row[column.name])) }))
+    .filter((column) => !hidden.includes(column.name) && (render[column.name] || rows.some((row) => row[column.name] !== null)));
+  const sortBy = (column: { name: string; kind: Kind }): void => {
+    const first = DESCENDING.has(column.kind) ? `-${column.name}` : column.name;
+    const other = DESCENDING.has(column.kind) ? column.name : `-${column.name}`;
+    set({ [`${prefix}sort`]: sort === first ? other : first, [`${prefix}page`]: null });
+  };
+  return (
+    <div class="table" data-table={name} aria-busy={busy}>
+      <table>
+        <caption class="unseen">{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map((column) => (
+              <th key={column.name} scope="col" class={column.kind === "text" ? "text" : undefined} aria-sort={ariaSort(sort, column.name)}>
+                <button type="button" title={t("table.sort", { name: title(column.name, w) })} onClick={() => sortBy(column)}>
+                  {title(column.name, w)}{column.shown.unit && <small> {column.shown.unit}</small>}
+                </button>
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row, i) => (
+            <tr key={i} class={marked?.(row) ? "culprit" : undefined}>
+              {columns.map((column) => (
+                <td key={column.name} class={column.kind === "text" ? "text" : undefined}>
+                  {render[column.name]?.(row) ?? column.shown.show(row[column.name])}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <div class="pager">
+        <span>{w("table.range", { from: (page * size + 1).toLocaleString("en-US"), to: Math.min(value.total, (page + 1) * size).toLocaleString("en-US"), total: value.total.toLocaleString("en-US") })}</span>
+        {value.total > size && (
+          <>
+            <button type="button" disabled={page === 0} onClick={() => set({ [`${prefix}page`]: page === 1 ? null : page })}>{w("table.before")}</button>
+            <button type="button" disabled={(page + 1) * size >= value.total} onClick={() => set({ [`${prefix}page`]: page + 2 })}>{w("table.next")}</button>
+          </>
+        )}
+        <a class="export" href={address(`${path}/csv`, { ...filters, sort })} download>{w("table.export")}</a>
+      </div>
+    </div>
+  );
+}
+
+function title(name: string, w: ReturnType<typeof useWords>): string {
+  const key = `col.${name}`;
+  return isWebKey(key) ? w(key) : name;
+}
+
+function ariaSort(sort: string, name: string): "ascending" | "descending" | "none" {
+  if (sort === name) return "ascending";
+  return sort === `-${name}` ? "descending" : "none";
+}
