@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from paceline.advice.knowledge import IDS, PLACEHOLDERS, Entry, Text, all_entries, load_entry, load_file
-from paceline.cli.main import app
+from paceline.cli.main import application
 from paceline.errors import FormatError, UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -190,7 +190,7 @@ def test_pages_fit_the_terminal_and_lines_do_not_start_with_closing_punctuation(
 
 
 def _kb(*words: str, locale: str = "C.UTF-8", columns: int = 200) -> str:
-    result = CliRunner().invoke(app, ["kb", *words], env={"LC_ALL": locale, "COLUMNS": str(columns)})
+    result = CliRunner().invoke(application(), ["kb", *words], env={"LC_ALL": locale, "COLUMNS": str(columns)})
     assert result.exit_code == 0, result.output
     return result.stdout
 

@@ -12,7 +12,7 @@ import paceline
 from paceline.advice.fate import fates, overlap
 from paceline.advice.finding import Diagnosis, Finding, Gain, Link, Subject
 from paceline.analysis.compare import Comparison, Measured, Sample, changes, compare, measure
-from paceline.cli.main import app
+from paceline.cli.main import application
 from paceline.errors import UsageError
 from paceline.simulate import ClusterSpec, Truth, simulate
 
@@ -133,18 +133,18 @@ def test_the_command_says_what_is_gone_and_fails_when_asked(root: Path, tmp_path
     simulate(fast, SPEC)
     options = ["--store", str(tmp_path / "store"), "--workers", "1"]
     mended = CliRunner().invoke(
-        app, ["compare", str(slow), str(fast), "--fail-on-slower", "3", "--lang", "en", *options]
+        application(), ["compare", str(slow), str(fast), "--fail-on-slower", "3", "--lang", "en", *options]
     )
     assert mended.exit_code == 0, mended.output
     assert "gone  Rank 2" in mended.output and "faster" in mended.output
     broken = CliRunner().invoke(
-        app, ["compare", str(fast), str(slow), "--fail-on-slower", "3", "--json", "-", *options]
+        application(), ["compare", str(fast), str(slow), "--fail-on-slower", "3", "--json", "-", *options]
     )
     assert broken.exit_code == 3
     document = json.loads(broken.stdout)
     assert document["schema"] == "paceline.comparison/1" and document["step"]["verdict"] == "slower"
     assert [(entry["status"], entry["id"]) for entry in document["findings"]] == [("new", "slow-rank")]
     tolerant = CliRunner().invoke(
-        app, ["compare", str(fast), str(slow), "--fail-on-slower", "90", "--lang", "zh", *options]
+        application(), ["compare", str(fast), str(slow), "--fail-on-slower", "90", "--lang", "zh", *options]
     )
     assert tolerant.exit_code == 0 and "新出现" in tolerant.output

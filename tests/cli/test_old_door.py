@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 import paceline.report.html
 import paceline.storage.localize
-from paceline.cli.main import app
+from paceline.cli.main import application
 from paceline.errors import PacelineError, UsageError
 from paceline.report.msadvisor import dominated
 from paceline.simulate import ClusterSpec, simulate
@@ -46,7 +46,7 @@ def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Door:
     (static / "report.css").write_text("")
     monkeypatch.setattr(paceline.report.html, "STATIC", static)
     options = ("--lang", "en", "--workers", "1", "--store", str(tmp_path / "store"))
-    return lambda *words: CliRunner().invoke(app, ["msadvisor", *map(str, words), *options])
+    return lambda *words: CliRunner().invoke(application(), ["msadvisor", *map(str, words), *options])
 
 
 def result_json(directory: Path) -> dict[str, object]:

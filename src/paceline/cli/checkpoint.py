@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from paceline.checkpoint.reshard import Options, Outcome
     from paceline.checkpoint.source import Checkpoint
 
-app = typer.Typer(
+checkpoint = typer.Typer(
     help="Reshard, convert, merge, inspect and verify checkpoints, without MindSpore.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -49,7 +49,7 @@ As = Annotated[Format | None, typer.Option("--format", help="[default: the sourc
 Json = Annotated[bool, typer.Option("--json", help="Result as JSON.")]
 
 
-@app.command()
+@checkpoint.command()
 def transform(
     src_ckpt_dir: Annotated[
         str, typer.Option("--src_ckpt_dir", "--src-ckpt-dir", help="Checkpoint: rank_* directories, …")
@@ -93,7 +93,7 @@ def transform(
     _tell(outcome, as_json)
 
 
-@app.command("merge-strategy")
+@checkpoint.command("merge-strategy")
 def merge_strategy(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="Strategy files of all ranks or stages.")],
     output: Annotated[
@@ -112,7 +112,7 @@ def merge_strategy(
     typer.echo(f"{target}: {len(merged.names):,} parameters, {len(merged.stages)} stages of {merged.devices} devices")
 
 
-@app.command()
+@checkpoint.command()
 def strategy(
     description: Annotated[
         str, typer.Argument(metavar="DESCRIPTION", help="Devices, outermost first: dp=2,tp=2,pp=2,opt")
@@ -149,7 +149,7 @@ def strategy(
     typer.echo(f"{output}: {len(made.names):,} parameters ({cut:,} cut), {len(made.stages)} × {made.devices} ranks")
 
 
-@app.command("merge-lora")
+@checkpoint.command("merge-lora")
 def merge_lora(
     source: From,
     target: To,
@@ -178,7 +178,7 @@ def merge_lora(
     _tell(outcome, as_json)
 
 
-@app.command()
+@checkpoint.command()
 def convert(
     source: From,
     target: To,
@@ -209,7 +209,7 @@ def convert(
     _tell(outcome, as_json)
 
 
-@app.command()
+@checkpoint.command()
 def inspect(
     source: From,
     other: Annotated[str | None, typer.Argument(metavar="[OTHER]", help="Another checkpoint, to compare with.")] = None,
@@ -245,7 +245,7 @@ def inspect(
         raise typer.Exit(1)
 
 
-@app.command()
+@checkpoint.command()
 def verify(source: From, strategy: Strategy = None, step: Step = None, as_json: Json = False) -> None:
     """Check structure and checksums of every file, that no part is missing, and that replicas are equal.
 
