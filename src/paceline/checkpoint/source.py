@@ -167,9 +167,7 @@ def _check_ranks(made: Checkpoint, strategy: Strategy) -> None:
     missing = [rank for rank in range(strategy.ranks) if rank not in made.ranks]
     if missing:
         shown = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
-        made.notes.append(
-            f"the checkpoint of rank {shown} is missing: only parts that others hold too are there"
-        )
+        made.notes.append(f"the checkpoint of rank {shown} is missing: only parts that others hold too are there")
 
 
 def _add(made: Checkpoint, rank: int, container: Container) -> None:
