@@ -24,7 +24,7 @@ class UiBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         npm = shutil.which("npm")
         if npm is None:
-            raise RuntimeError("the report and the server's pages cannot be built: npm was not found; install Node.js 20.19 or newer")
+            raise RuntimeError("the pages cannot be built: npm was not found; install Node.js 20.19 or newer")
         for command in ([npm, "ci", "--no-audit", "--no-fund"], [npm, "run", "bundle"]):
             subprocess.run(command, cwd=Path(self.root) / UI, check=True, stdin=subprocess.DEVNULL)
 

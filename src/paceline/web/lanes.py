@@ -172,9 +172,18 @@ class Lanes:
         wanted = text.lower()
         hits = np.array([wanted in name.lower() for name in self.names], dtype=bool)
         rows = np.flatnonzero(hits[self.name]) if hits.any() else np.zeros(0, dtype=np.int64)
+        rows = self._once(rows)
         duration = self.duration[rows]
         order = np.argsort(-duration, kind="stable")[:most]
         return len(rows), float(duration.sum()), rows[order]
+
+    def _once(self, rows: Ints) -> Ints:
+        """Without the recorded copies of kernels and collectives that the summary shows too."""
+        summary = self.source[self.lane_of(rows)] == SUMMARY
+        shown = np.zeros(len(self.names), dtype=bool)
+        shown[self.name[rows[summary]]] = True
+        kept: Ints = rows[summary | ~shown[self.name[rows]]]
+        return kept
 
     def lane_of(self, rows: Ints) -> Ints:
         found: Ints = np.searchsorted(self.offset, rows, "right") - 1

@@ -25,6 +25,10 @@ interface DenseMatrixProps {
 }
 
 const WIDEST_CELL = 60;
+const WIDEST = 900;
+/** Few links among this many ranks would be lines of single pixels: they are drawn thicker. */
+const FEW = 0.03;
+const THIN = 256;
 /** A link must not vanish between pixels: small cells are looked for this many pixels around. */
 const REACH = 3;
 
@@ -36,7 +40,9 @@ export function DenseMatrix({ axis, values, marked, target, tip, label, onPick }
   const [view, setView] = useState<Viewport>(() => whole(count));
   const [cursor, setCursor] = useState<Spot | null>(null);
   const drag = useRef<{ x: number; y: number; view: Viewport; moved: boolean } | null>(null);
-  const image = useMemo(() => cellImage(values, count, count, theme), [values, count, theme]);
+  const few = useMemo(() => values.reduce((known, value) => known + (value === value ? 1 : 0), 0) < FEW * values.length, [values]);
+  const thin = few && view.span > THIN;
+  const image = useMemo(() => cellImage(values, count, count, theme, thin), [values, count, theme, thin]);
   useEffect(() => setView(target && count > 48 ? around(target, count, 32) : whole(count)), [target, count]);
   const draw = useCallback(
     (context: CanvasRenderingContext2D, width: number, height: number) => {
@@ -117,7 +123,7 @@ export function DenseMatrix({ axis, values, marked, target, tip, label, onPick }
         <button type="button" aria-label={t("links.zoomout")} title={t("links.zoomout")} onClick={() => zoomBy(1.6)}>−</button>
         <button type="button" onClick={() => setView(whole(count))} disabled={view.span >= count}>{t("links.reset")}</button>
       </div>
-      <div class="canvas" style={{ maxWidth: `${LEFT + rightOf(axis) + count * WIDEST_CELL}px` }}>
+      <div class="canvas" style={{ maxWidth: `${Math.min(WIDEST, LEFT + rightOf(axis) + count * WIDEST_CELL)}px` }}>
         <canvas ref={ref} tabIndex={0} role="application" aria-label={label} data-pick=""
           onPointerDown={(event) => { drag.current = { x: event.clientX, y: event.clientY, view, moved: false }; event.currentTarget.setPointerCapture(event.pointerId); }}
           onPointerUp={(event) => {

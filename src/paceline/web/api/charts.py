@@ -34,6 +34,19 @@ async def step_breakdown(request: Request, opened: Opened, step: Step = None) ->
     return binary(await ask(request, opened, lambda snapshot: to_bytes(breakdown.rank_breakdown(snapshot, chosen))))
 
 
+@router.get("/runs/{run_id}/charts/communication", responses=PROBLEMS | BINARY, response_class=Response)
+async def communication_times(request: Request, opened: Opened, step: Step = None) -> Response:
+    """Per rank its communication a step, ms: rank, time, wait, transit."""
+    chosen = "true" if step is None else f"step = {step}"
+    select = f"""
+        SELECT rank, sum(duration) / count(DISTINCT coalesce(step, 0)) / 1e6 AS time,
+               coalesce(nullif(sum(wait), 0), sum(early)) / count(DISTINCT coalesce(step, 0)) / 1e6 AS wait,
+               sum(transit) / count(DISTINCT coalesce(step, 0)) / 1e6 AS transit
+        FROM rank_collectives WHERE {chosen} GROUP BY rank ORDER BY rank
+    """
+    return binary(await ask(request, opened, lambda snapshot: to_bytes(query(snapshot, select))))
+
+
 @router.get("/runs/{run_id}/charts/links", responses=PROBLEMS | BINARY, response_class=Response)
 async def link_matrix(request: Request, opened: Opened, step: Step = None) -> Response:
     """Every link between ranks: src, dst, transport, bytes, time (ms)."""

@@ -82,7 +82,6 @@ export const webEn = {
   "comm.ranks.note": "Who waits little and comes last holds the others up. Click a bar, or the bytes in the table, for the rank's links.",
   "comm.moving": "Moving data",
   "comm.waiting": "Waiting for others",
-  "comm.most": "the {n} with the longest communication",
   "comm.showlinks": "{size}",
   "comm.linksof": "Links of rank {n}",
   "comm.nolinks": "No link was recorded here.",

@@ -84,7 +84,6 @@ export const webZh: Record<WebKey, string> = {
   "comm.ranks.note": "等待少、到得晚的卡拖住了其他卡。点击柱形或表中的数据量查看该卡的链路。",
   "comm.moving": "传输",
   "comm.waiting": "等待其他卡",
-  "comm.most": "仅显示通信最久的 {n} 张卡",
   "comm.showlinks": "{size}",
   "comm.linksof": "{n} 号卡的链路",
   "comm.nolinks": "没有链路记录。",

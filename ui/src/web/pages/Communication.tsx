@@ -5,14 +5,16 @@ import { Section } from "../../components/Section";
 import { duration, percent } from "../../format/numbers";
 import { useText } from "../../i18n/text";
 import { Arrivals } from "../../views/Arrivals";
-import { Collectives as CollectiveClasses } from "../../views/Collectives";
+import { Collectives as CollectiveClasses, kindName } from "../../views/Collectives";
 import { useScene } from "../../views/context";
 import { Operators } from "../../views/Operators";
 import { Packets as PacketView } from "../../views/Packets";
+import type { Cluster } from "../../data/cluster";
+import type { Columns } from "../../data/columns";
 import { linkKey } from "../../data/focus";
 import { references } from "../../data/links";
 import { Transports } from "../../views/Transports";
-import { address, useJson } from "../api";
+import { address, useColumns, useJson } from "../api";
 import { Dialog } from "../parts/Dialog";
 import { HostPick, Pick, StagePick, StepPick, Tabs, TextField, Title } from "../parts/Filters";
 import { LinkMatrix } from "../parts/LinkMatrix";
@@ -40,14 +42,6 @@ export function Communication({ run }: { run: string }) {
   );
 }
 
-interface RanksAnswer {
-  columns: { name: string }[];
-  rows: (number | string | null)[][];
-}
-
-/** Below this many ranks one request fetches them all for the chart. */
-const MOST_BARS = 500;
-
 function Ranks({ run }: { run: string }) {
   const w = useWords();
   const t = useText();
@@ -55,9 +49,8 @@ function Ranks({ run }: { run: string }) {
   const { focus, cluster } = useScene();
   const filters = Object.fromEntries(["step", "host", "stage"].map((name) => [name, place.query.get(name)]));
   const links = place.query.get("links");
-  const path = `runs/${encodeURIComponent(run)}/tables/communication`;
-  const asked = useJson<RanksAnswer>(address(path, { ...filters, sort: "-time", limit: MOST_BARS }));
-  const bars = useMemo(() => barsOf(asked.value, cluster.place), [asked.value, cluster]);
+  const asked = useColumns(address(`runs/${encodeURIComponent(run)}/charts/communication`, { step: filters["step"] }));
+  const bars = useMemo(() => (asked.value ? barsOf(asked.value.columns, cluster, filters) : []), [asked.value, cluster, place]);
   const tip = useCallback((bar: Bar) => ({
     title: t("Rank", { n: bar.rank }),
     lines: [[w("col.time"), duration(bar.up[0] + bar.up[1])], [w("col.wait"), `${duration(bar.up[1])} · ${percent(bar.up[1] / (bar.up[0] + bar.up[1]))}`]] as [string, string][],
@@ -69,8 +62,7 @@ function Ranks({ run }: { run: string }) {
         {bars.length > 0 && <RankBars bars={bars} colors={["exposed", "waiting"]} marked={focus.ranks} tip={tip} label={w("comm.ranks.title")}
           onPick={(rank) => set({ links: rank }, true)} />}
         {bars.length > 0 && (
-          <ul class="legend"><li><i class="exposed" />{w("comm.moving")}</li><li><i class="waiting" />{w("comm.waiting")}</li>
-            {asked.value && bars.length >= MOST_BARS && <li>{w("comm.most", { n: MOST_BARS })}</li>}</ul>
+          <ul class="legend"><li><i class="exposed" />{w("comm.moving")}</li><li><i class="waiting" />{w("comm.waiting")}</li></ul>
         )}
         <ServerTable run={run} name="communication" filters={filters} sort="-held" caption={w("comm.ranks.title")} marked={(row) => focus.ranks.has(Number(row["rank"]))}
           render={{
@@ -128,6 +120,7 @@ function LinkTable({ run }: { run: string }) {
 
 function Collectives({ run }: { run: string }) {
   const w = useWords();
+  const t = useText();
   const { place, set } = useRouter();
   const { document, focus } = useScene();
   const filters = Object.fromEntries(["step", "op", "rank", "q"].map((name) => [name, place.query.get(name)]));
@@ -138,13 +131,14 @@ function Collectives({ run }: { run: string }) {
       <CollectiveClasses />
       <Section id="meetings" title={w("comm.meetings")} note={w("comm.meetings.note")}>
         <div class="controls">
-          <StepPick />
+          <StepPick all />
           <Pick name="op" label={w("col.op")} all={w("filter.all")} options={ops.map((op) => [op, op] as const)} />
           <TextField name="rank" label={w("col.last_rank")} numeric /><TextField name="q" label={w("col.name")} />
         </div>
         <ServerTable run={run} name="collectives" filters={filters} sort="-waited" caption={w("comm.meetings")} hidden={["group", "sequence"]}
           marked={(row) => focus.ranks.has(Number(row["last_rank"]))} empty={w("comm.nomeetings")}
           render={{
+            kind: (row) => kindName(String(row["kind"] ?? ""), t),
             name: (row) => <button type="button" class="plain linked" onClick={() => set({ meeting: `${row["op"]}|${row["sequence"]}|${row["group"]}` }, true)}>{row["name"] ?? row["op"]}</button>,
             last_rank: (row) => <RankLink run={run} rank={Number(row["last_rank"])} />,
           }} />
@@ -206,14 +200,14 @@ function Packets({ run }: { run: string }) {
   );
 }
 
-function barsOf(answer: RanksAnswer | null, place: ReadonlyMap<number, number>): Bar[] {
-  if (!answer) return [];
-  const column = (name: string): number => answer.columns.findIndex((one) => one.name === name);
-  const [rank, time, wait] = ["rank", "time", "wait"].map(column);
-  return answer.rows
-    .map((row): Bar => {
-      const [all, waiting] = [Number(row[time] ?? 0), Number(row[wait] ?? 0)];
-      return { rank: Number(row[rank]), up: [Math.max(0, all - waiting), Math.min(all, waiting)] };
-    })
-    .sort((a, b) => (place.get(a.rank) ?? 0) - (place.get(b.rank) ?? 0));
+function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string | null>): Bar[] {
+  const [rank, time, wait] = ["rank", "time", "wait"].map((name) => table.num(name));
+  const bars: Bar[] = [];
+  for (let i = 0; i < table.length; i++) {
+    const who = cluster.byRank.get(rank[i]);
+    if ((filters["host"] && who?.host !== filters["host"]) || (filters["stage"] && who?.stage !== Number(filters["stage"]))) continue;
+    const [all, waiting] = [time[i] || 0, wait[i] || 0];
+    bars.push({ rank: rank[i], up: [Math.max(0, all - waiting), Math.min(all, waiting)] });
+  }
+  return bars.sort((a, b) => (cluster.place.get(a.rank) ?? 0) - (cluster.place.get(b.rank) ?? 0));
 }

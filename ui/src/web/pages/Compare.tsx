@@ -118,7 +118,7 @@ function Result({ result, before, after }: { result: Compared; before: string; a
           {result.findings.map((fate, i) => <li key={i} class={fate.status}><b>{w(`fate.${fate.status}`)}</b> {fate.title}</li>)}
         </ul>
       </Section>
-      <Section id="phases" title={w("compare.phases")}><Changes rows={[step, ...result.phases]} most={99} /></Section>
+      <Section id="phases" title={w("compare.phases")}><Changes rows={[step, ...result.phases]} most={Infinity} /></Section>
       {!result.same_ranks && <p class="note">{w("compare.otherranks")}</p>}
       {TABLES.filter((name) => result[name].length > 0).map((name) => (
         <Section key={name} id={name} title={w(`compare.${name}`)} note={w("compare.real", { n: result[name].filter((row) => row.verdict !== "same").length, all: result.counts[name] ?? 0 })}>
@@ -132,10 +132,11 @@ function Result({ result, before, after }: { result: Compared; before: string; a
 function Changes({ rows, most }: { rows: Change[]; most: number }) {
   const w = useWords();
   const [all, setAll] = useState(false);
-  const shown = all ? rows : rows.slice(0, most);
+  const real = rows.filter((row) => row.verdict !== "same").length;
+  const shown = all || most > rows.length ? rows : rows.slice(0, Math.min(most, real));
   return (
     <div class="table">
-      <table>
+      {shown.length > 0 && <table>
         <thead><tr><th class="text" scope="col" /><th scope="col">{w("compare.before")}</th><th scope="col">{w("compare.after")}</th><th scope="col">{w("compare.change")}</th><th scope="col">{w("compare.noise")}</th><th class="text" scope="col">{w("compare.verdict")}</th></tr></thead>
         <tbody>
           {shown.map((row) => (
@@ -148,7 +149,7 @@ function Changes({ rows, most }: { rows: Change[]; most: number }) {
             </tr>
           ))}
         </tbody>
-      </table>
+      </table>}
       {rows.length > shown.length && <button type="button" class="more" onClick={() => setAll(true)}>{w("compare.all", { n: rows.length })}</button>}
     </div>
   );

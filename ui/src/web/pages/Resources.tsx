@@ -42,10 +42,19 @@ export function Resources({ run }: { run: string }) {
 
 type Values = Map<number, Record<"peak" | "capacity" | "flops" | "flops_per_s" | "utilisation", number>>;
 
+const NOBODY: ReadonlySet<number> = new Set();
+
+/** Red only for who came here from a finding: a slow card's memory is nobody's fault. */
+function useAccused(): ReadonlySet<number> {
+  const { focus } = useScene();
+  return useRouter().place.query.get("finding") ? focus.ranks : NOBODY;
+}
+
 function MemoryMap({ run, values }: { run: string; values: Values }) {
   const t = useText();
   const { go, place } = useRouter();
-  const { cluster, focus } = useScene();
+  const { cluster } = useScene();
+  const accused = useAccused();
   const all = [...values.values()];
   const known = all.filter((one) => Number.isFinite(one.peak));
   const most = known.reduce((high, one) => Math.max(high, Number.isFinite(one.capacity) ? one.capacity : one.peak), 0);
@@ -59,7 +68,7 @@ function MemoryMap({ run, values }: { run: string; values: Values }) {
     <Section id="memory" title={t("memory.title")} note={known.length ? [known.length < all.length && t("memory.some", { n: known.length, all: all.length }), !measured && t("memory.nocapacity")].filter(Boolean).join(" ") : undefined}>
       {known.length === 0 ? <Empty title={t("memory.empty")} text={t("memory.empty.text")} /> : (
         <>
-          <ClusterMap cluster={cluster} fraction={fraction} color="compute" marked={focus.ranks} onPick={(rank) => go(runAddress(run, `cards/${rank.rank}`, { tab: "memory" }))}
+          <ClusterMap cluster={cluster} fraction={fraction} color="compute" marked={accused} onPick={(rank) => go(runAddress(run, `cards/${rank.rank}`, { tab: "memory" }))}
             tip={(rank) => {
               const one = values.get(rank.rank);
               return { title: fullName(rank, t), lines: one && Number.isFinite(one.peak)
@@ -68,7 +77,7 @@ function MemoryMap({ run, values }: { run: string; values: Values }) {
             }} />
           <div class="ramp"><span>0</span><i /><span>{measured ? percent(1) : bytes(most)}</span><em>{measured ? t("memory.use") : t("memory.peak")}</em></div>
           <div class="controls"><HostPick /><StagePick /></div>
-          <ServerTable run={run} name="memory" filters={filters} sort="-peak" prefix="m" size={15} caption={t("memory.title")} marked={(row) => focus.ranks.has(Number(row["rank"]))}
+          <ServerTable run={run} name="memory" filters={filters} sort="-peak" prefix="m" size={15} caption={t("memory.title")} marked={(row) => accused.has(Number(row["rank"]))}
             render={{ rank: (row) => <RankLink run={run} rank={Number(row["rank"])} tab="memory" /> }} />
         </>
       )}
@@ -80,7 +89,8 @@ function FlopsMap({ run, values }: { run: string; values: Values }) {
   const w = useWords();
   const t = useText();
   const { go, place } = useRouter();
-  const { cluster, focus } = useScene();
+  const { cluster } = useScene();
+  const accused = useAccused();
   const [metric, setMetric] = useSetting("work", "flops");
   const column = ({ flops: "flops", rate: "flops_per_s", utilisation: "utilisation" } as const)[metric as Metric] ?? "flops";
   const all = [...values.values()];
@@ -98,7 +108,7 @@ function FlopsMap({ run, values }: { run: string; values: Values }) {
         <>
           <Choice label={w("flops.title")} value={metric as Metric} onChange={setMetric}
             options={(["flops", "rate", "utilisation"] as const).map((value) => ({ value, label: w(`flops.${value}`) }))} />
-          <ClusterMap cluster={cluster} fraction={fraction} color="data" marked={focus.ranks} onPick={(rank) => go(runAddress(run, `cards/${rank.rank}`, { tab: "operators" }))}
+          <ClusterMap cluster={cluster} fraction={fraction} color="data" marked={accused} onPick={(rank) => go(runAddress(run, `cards/${rank.rank}`, { tab: "operators" }))}
             tip={(rank) => {
               const one = values.get(rank.rank);
               return { title: fullName(rank, t), lines: one && Number.isFinite(one.flops)
@@ -106,7 +116,7 @@ function FlopsMap({ run, values }: { run: string; values: Values }) {
                 : [[t("map.missing"), ""]] };
             }} />
           <div class="ramp work"><span>0</span><i /><span>{show(most)}</span><em>{w(`flops.${metric as Metric}`)}</em></div>
-          <ServerTable run={run} name="flops" filters={filters} sort="-flops" prefix="f" size={15} caption={w("flops.title")} marked={(row) => focus.ranks.has(Number(row["rank"]))}
+          <ServerTable run={run} name="flops" filters={filters} sort="-flops" prefix="f" size={15} caption={w("flops.title")} marked={(row) => accused.has(Number(row["rank"]))}
             render={{ rank: (row) => <RankLink run={run} rank={Number(row["rank"])} tab="operators" /> }} />
         </>
       )}

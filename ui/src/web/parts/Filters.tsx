@@ -26,10 +26,11 @@ export function Pick({ name, label, options, all }: PickProps) {
   );
 }
 
-export function StepPick() {
+/** `all`: rows of all steps are listed, not averaged. */
+export function StepPick({ all }: { all?: boolean }) {
   const w = useWords();
   const steps = Array.from(useScene().document.tables.steps.num("step"));
-  return <Pick name="step" label={w("filter.step")} all={w("filter.mean")} options={steps.map((step) => [String(step), String(step)] as const)} />;
+  return <Pick name="step" label={w("filter.step")} all={w(all ? "filter.all" : "filter.mean")} options={steps.map((step) => [String(step), String(step)] as const)} />;
 }
 
 export function HostPick() {
