@@ -14,7 +14,15 @@ from paceline.formats.rare_events import RareEvent, rare_events
 from reading import read_all, rows
 
 SAMPLE = {"name": "AI Core Freq", "pid": 1, "tid": 0, "ts": "12.500", "args": {"MHz": 1800}, "ph": "C"}
-SPAN = {"ph": "X", "name": "MatMul", "pid": 1, "tid": 7, "ts": "1.0", "dur": 2, "args": {"note": 'says "ph": "C"'}}
+SPAN = {
+    "ph": "X",
+    "name": "MatMul",
+    "pid": 1,
+    "tid": 7,
+    "ts": "1.0",
+    "dur": 2,
+    "args": {"note": 'says "ph": "C"', "graph": "M"},
+}
 PROCESS = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "Ascend Hardware"}}
 THREAD = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 7, "args": {"name": "流 7"}}
 

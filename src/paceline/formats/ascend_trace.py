@@ -20,6 +20,8 @@ _COUNTERS = (
     "L2 Buffer Bw Level",
 )  # fmt: skip
 _MARK = b"ProfilerStep#"
+_RARE = b"#"
+"""One rare character is found three times as fast as the whole mark."""
 _LONGEST_EVENT = 1 << 16
 _MOST_BRACES = 32
 
@@ -129,15 +131,17 @@ def read_steps(step_trace: Path | None, trace_view: Path | None, sink: Sink) -> 
 def step_spans(trace_view: Path) -> Iterator[tuple[int, StepSpan]]:
     """Find ProfilerStep#N events by scanning bytes: no need to parse hundreds of MB for a handful of steps."""
     with trace_view.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        position, seen = data.find(_MARK), set()
-        while position >= 0:
-            event = _enclosing_event(data, position)
-            step = integer(str(event.get("name", "")).rpartition("#")[2])
-            start, length = nanoseconds(str(event.get("ts", ""))), nanoseconds(str(event.get("dur", "")))
-            if step is not None and start is not None and length is not None and step not in seen:
-                seen.add(step)
-                yield step, StepSpan(start, start + length)
-            position = data.find(_MARK, position + len(_MARK))
+        seen = set()
+        end = data.find(_RARE) + 1
+        while end:
+            if data[max(0, end - len(_MARK)) : end] == _MARK:
+                event = _enclosing_event(data, end - len(_MARK))
+                step = integer(str(event.get("name", "")).rpartition("#")[2])
+                start, length = nanoseconds(str(event.get("ts", ""))), nanoseconds(str(event.get("dur", "")))
+                if step is not None and start is not None and length is not None and step not in seen:
+                    seen.add(step)
+                    yield step, StepSpan(start, start + length)
+            end = data.find(_RARE, end) + 1
 
 
 def _enclosing_event(data: mmap.mmap, position: int) -> dict[str, Any]:

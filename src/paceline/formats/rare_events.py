@@ -14,6 +14,7 @@ import msgspec
 from paceline.formats.latest import Latest
 
 _FIRST_PHASE = re.compile(rb'"ph"(\s*:\s*)"')
+_JSON = json.JSONDecoder()
 _LONGEST = 4096
 _MOST_BRACES = 8
 _MOST_EVENTS = 5_000
@@ -47,14 +48,15 @@ def _scan(path: Path) -> RareEvents:
         spelled = _FIRST_PHASE.search(data[: 1 << 20])
         if data[:1] not in (b"[", b"{") or spelled is None:
             return RareEvents(None, None)
-        # One program wrote the file: it puts the same blanks around every colon.
-        mark = re.compile(b'"ph"' + spelled[1] + b'"([CM])"')
+        # One program wrote the file: it puts the same blanks around every colon. Searching for a p is a third faster
+        # than searching for one of the many quotes.
+        mark = re.compile(b'ph"' + spelled[1] + b'"([CM])"')
         found: dict[bytes, list[RareEvent | None]] = {b"C": [], b"M": []}
         match = mark.search(data)
         while match:
-            same = found[match[1]]
-            if len(same) <= _MOST_EVENTS:
-                same.append(_enclosing(data, match.start()))
+            start, same = match.start(), found[match[1]]
+            if data[start - 1 : start] == b'"' and len(same) <= _MOST_EVENTS:
+                same.append(_enclosing(data, start))
             match = mark.search(data, match.end())
     return RareEvents(_complete(found[b"C"]), _complete(found[b"M"]))
 
@@ -78,7 +80,7 @@ def _enclosing(data: mmap.mmap, position: int) -> RareEvent | None:
         if brace < 0:
             return None
         try:
-            event, end = json.JSONDecoder().raw_decode(text, brace)
+            event, end = _JSON.raw_decode(text, brace)
         except (ValueError, RecursionError):
             event, end = None, 0
         if isinstance(event, dict) and "ph" in event and end > position - low:

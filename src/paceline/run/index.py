@@ -23,7 +23,7 @@ from paceline.storage.tree import Tree
 
 BATCH_BYTES = 192 << 20
 BATCH_SECTIONS = 512
-POOL_BYTES = 192 << 20
+POOL_BYTES = 384 << 20
 
 Progress = Callable[[int, int], None]
 """Called with bytes read and bytes to read."""
@@ -148,7 +148,7 @@ def _run(batches: list[list[Job]], tree: Tree, data: Path, *, workers: int) -> I
 
 
 def _useful(workers: int, total: int) -> int:
-    """Below POOL_BYTES starting processes costs more than it saves."""
+    """Below POOL_BYTES starting processes, half a CPU second each, costs more than it saves."""
     return workers if total > POOL_BYTES else 1
 
 
