@@ -1,0 +1,250 @@
+"""What is missing, wrong, damaged or malicious: one clear line, and nothing half-written under a final name."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from checkpoint.making import field, random_array, read, same, value, varint, write_ckpt, write_ranks, write_safetensors
+from paceline.checkpoint.containers import open_container
+from paceline.checkpoint.files import LocalFile
+from paceline.checkpoint.layout import Layout
+from paceline.checkpoint.strategy import Strategy, write_strategy
+from paceline.checkpoint.transform import Request, transform
+from paceline.errors import PacelineError
+
+COLUMNS = Layout((4,), ((), (0,)))
+PAIRS = Layout((2, 2), ((), (1,)))
+ARRAY = random_array((4, 8), "float32", 0)
+
+
+def strategy(path: Path, *stages: dict[str, Layout]) -> str:
+    path.write_bytes(write_strategy(Strategy(stages), merged=len(stages) > 1, as_json=False))
+    return str(path)
+
+
+def refused(tmp_path: Path, what: str, request: Request) -> str:
+    with pytest.raises(PacelineError, match=what) as said:
+        transform(request)
+    assert "\n" not in str(said.value)
+    target = Path(request.target)
+    assert not [path for path in target.rglob("*") if path.is_file()]
+    return str(said.value)
+
+
+def test_a_missing_rank_is_named_with_what_it_held(tmp_path: Path) -> None:
+    source = write_ranks(tmp_path / "a", {"w": ARRAY}, [{"w": COLUMNS}])
+    (source / "rank_2" / "net_2.ckpt").unlink()
+    s = strategy(tmp_path / "s", {"w": COLUMNS})
+    said = refused(tmp_path, "rank 2 is missing", Request(str(source), str(tmp_path / "b"), s))
+    assert said.startswith("w: [0:4, 0:8] is in no file")
+
+
+def test_a_missing_rank_with_a_replica_is_only_noted(tmp_path: Path) -> None:
+    source = write_ranks(tmp_path / "a", {"w": ARRAY}, [{"w": PAIRS}])
+    (source / "rank_2" / "net_2.ckpt").unlink()
+    outcome = transform(Request(str(source), str(tmp_path / "b"), strategy(tmp_path / "s", {"w": PAIRS})))
+    assert same(read(tmp_path / "b" / "rank_0" / "checkpoint_0.ckpt")["w"], ARRAY)
+    assert outcome.notes == ["the checkpoint of rank 2 is missing: only parts that others hold too are there"]
+
+
+def test_slices_saved_once_are_found_wherever_they_are(tmp_path: Path) -> None:
+    """remove_redundancy: every slice lies in one of its replicas' files only."""
+    arrays = {"w": ARRAY, "v": random_array((4, 8), "float16", 1)}
+    source = write_ranks(tmp_path / "a", arrays, [{"w": PAIRS, "v": PAIRS}], "safetensors")
+    for rank, dropped in enumerate(["w", "v", "v", "w"]):
+        path = source / f"rank_{rank}" / f"net_{rank}.safetensors"
+        kept = {name: array for name, array in read(path).items() if name != dropped}
+        write_safetensors(path, kept, {"format": "ms", "remove_redundancy": "True"})
+    # Ranks 0 and 2 hold the same halves, and 1 and 3: each half of w and v is there once.
+    transform(Request(str(source), str(tmp_path / "b"), strategy(tmp_path / "s", {"w": PAIRS, "v": PAIRS})))
+    out = read(tmp_path / "b" / "rank_0" / "checkpoint_0.safetensors")
+    assert all(same(out[name], arrays[name]) for name in arrays)
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        ({"other": COLUMNS}, "names none of its tensors"),
+        ({"w": Layout((4,), ((0,), (), ()))}, "w: has 2 axes, the strategy speaks of 3"),
+        ({"w": Layout((2,), ((), (0,)))}, "has rank 2, the strategy speaks of 2 ranks"),
+    ],
+)
+def test_a_strategy_of_another_run_is_refused(tmp_path: Path, layout: dict[str, Layout], said: str) -> None:
+    source = write_ranks(tmp_path / "a", {"w": ARRAY}, [{"w": COLUMNS}])
+    refused(tmp_path, said, Request(str(source), str(tmp_path / "b"), strategy(tmp_path / "s", layout)))
+
+
+def test_a_target_that_does_not_divide_is_refused(tmp_path: Path) -> None:
+    write_ckpt(tmp_path / "a" / "x.ckpt", {"w": random_array((6, 5), "float32", 0)})
+    s = strategy(tmp_path / "s", {"w": COLUMNS})
+    request = Request(str(tmp_path / "a"), str(tmp_path / "b"), None, s)
+    refused(tmp_path, "w: axis 1 of 5 cannot be cut into 4 equal parts", request)
+
+
+def test_ranks_without_a_strategy_are_refused(tmp_path: Path) -> None:
+    source = write_ranks(tmp_path / "a", {"w": ARRAY}, [{"w": COLUMNS}])
+    refused(tmp_path, "4 ranks, and no source strategy", Request(str(source), str(tmp_path / "b")))
+
+
+def test_ranks_that_disagree_about_a_shape_are_refused(tmp_path: Path) -> None:
+    source = write_ranks(tmp_path / "a", {"w": ARRAY}, [{"w": COLUMNS}])
+    write_ckpt(source / "rank_3" / "net_3.ckpt", {"w": random_array((4, 3), "float32", 0)})
+    s = strategy(tmp_path / "s", {"w": COLUMNS})
+    refused(tmp_path, r"net_3\.ckpt: w would be Float32 \[4, 12\]", Request(str(source), str(tmp_path / "b"), s))
+
+
+def test_a_cut_tensor_the_source_strategy_does_not_know_is_refused(tmp_path: Path) -> None:
+    source = write_ranks(tmp_path / "a", {"w": ARRAY}, [{"w": COLUMNS}], extra=ARRAY)
+    s, t = strategy(tmp_path / "s", {"w": COLUMNS}), strategy(tmp_path / "t", {"w": COLUMNS, "extra": COLUMNS})
+    refused(tmp_path, "extra: the target strategy cuts it", Request(str(source), str(tmp_path / "b"), s, t))
+
+
+def test_the_newest_checkpoint_is_chosen_by_numbers_and_only_if_complete(tmp_path: Path) -> None:
+    for rank in range(2):
+        for step, seed in (("2_1", 2), ("10_1", 10)):
+            write_ckpt(tmp_path / "a" / f"rank_{rank}" / f"net-{step}.ckpt", {"w": random_array((4,), "int8", seed)})
+    write_ckpt(tmp_path / "a" / "rank_0" / "net-11_1.ckpt", {"w": random_array((4,), "int8", 11)})
+    s = strategy(tmp_path / "s", {"w": Layout((2,), ((),))})
+    outcome = transform(Request(str(tmp_path / "a"), str(tmp_path / "b"), s))
+    assert same(read(tmp_path / "b" / "rank_0" / "checkpoint_0.ckpt")["w"], random_array((4,), "int8", 10))
+    assert "checkpoint 10_1 is used: newer ones are incomplete" in outcome.notes[0]
+    transform(Request(str(tmp_path / "a"), str(tmp_path / "c"), s, step="2_1"))
+    assert same(read(tmp_path / "c" / "rank_0" / "checkpoint_0.ckpt")["w"], random_array((4,), "int8", 2))
+    refused(
+        tmp_path, "rank 1: has no checkpoint 11_1", Request(str(tmp_path / "a"), str(tmp_path / "d"), s, step="11_1")
+    )
+
+
+def test_zero_size_and_scalar_tensors_and_text_survive(tmp_path: Path) -> None:
+    arrays = {"empty": np.zeros((0, 4), np.float32), "none": np.zeros((0,), np.int8), "one": np.array(3.5, np.float32)}
+    text = value("note", (0,), "str", "héllo".encode("utf-32-le"))
+    write_ckpt(tmp_path / "a" / "x.ckpt", arrays, extra=text)
+    transform(Request(str(tmp_path / "a"), str(tmp_path / "b")))
+    assert (tmp_path / "b" / "rank_0" / "checkpoint_0.ckpt").read_bytes() == (tmp_path / "a" / "x.ckpt").read_bytes()
+    outcome = transform(Request(str(tmp_path / "a"), str(tmp_path / "c"), format="safetensors"))
+    found = read(tmp_path / "c" / "rank_0" / "checkpoint_0.safetensors")
+    assert set(found) == set(arrays)
+    assert all(same(found[name], arrays[name]) for name in arrays)
+    assert outcome.notes == ["note is text, which safetensors cannot hold: left out"]
+
+
+def test_int4_keeps_its_name_between_formats(tmp_path: Path) -> None:
+    (tmp_path / "x.ckpt").write_bytes(value("q", (2, 3), "Int4", bytes(range(6))))
+    transform(Request(str(tmp_path / "x.ckpt"), str(tmp_path / "b"), format="safetensors"))
+    made = tmp_path / "b" / "rank_0" / "checkpoint_0.safetensors"
+    assert json.loads(made.read_bytes()[8:].split(b"}}")[0] + b"}}")["__metadata__"]["q"] == "Int4"
+    transform(Request(str(made), str(tmp_path / "c"), format="ckpt"))
+    assert (tmp_path / "c" / "rank_0" / "checkpoint_0.ckpt").read_bytes() == (tmp_path / "x.ckpt").read_bytes()
+
+
+def test_a_wrong_checksum_is_no_obstacle_but_found_by_verify(tmp_path: Path) -> None:
+    body = value("w", (4,), "Int8", b"abcd")
+    right = b"crc_num" + zlib.crc32(body).to_bytes(10, "big")
+    (tmp_path / "x.ckpt").write_bytes(body + right)
+    transform(Request(str(tmp_path / "x.ckpt"), str(tmp_path / "b"), crc=True))
+    assert (tmp_path / "b" / "rank_0" / "checkpoint_0.ckpt").read_bytes() == body + right
+
+
+# -- damaged files ---------------------------------------------------------------------------------------------------
+
+GOOD = value("w", (2, 2), "Float32", bytes(16)) + value("v", (3,), "Int8", b"abc")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.ckpt", GOOD[:-1], "bytes are declared"),
+        ("a.ckpt", GOOD[:5], "bytes are declared"),
+        ("a.ckpt", b"", "is empty"),
+        ("a.ckpt", b"\x0a" + varint(1 << 62) + b"xxxx", "bytes are declared at byte"),
+        ("a.ckpt", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "a number does not end"),
+        ("a.ckpt", GOOD + value("w", (2, 2), "Float32", bytes(16)), "w is there twice"),
+        ("a.ckpt", value("w", (2, 3), "Float32", bytes(16)), "has 16 bytes"),
+        ("a.ckpt", value("w", (1 << 40, 1 << 40), "Float32", bytes(16)), "has 16 bytes"),
+        ("a.ckpt", value("w", (-1,), "Float32", bytes(16)), "a tensor of type"),
+        ("a.ckpt", value("w", (2,), "Evil", bytes(16)), "a tensor of type 'Evil'"),
+        ("a.ckpt", field(1, field(1, b"m") + field(3, b"")), "map tensors cannot be read"),
+        ("a.ckpt", bytes(range(16, 80)), "encrypted files cannot be read"),
+        ("a.safetensors", b"\xff" * 8, "a head of"),
+        ("a.safetensors", struct.pack("<Q", 5) + b"{bad}", "its head cannot be read"),
+        ("a.safetensors", b"\x01", "no safetensors file"),
+        ("a.pt", pickle.dumps({"w": 1}), "a plain pickle, which could run anything"),
+    ],
+)  # fmt: skip
+def test_damage_is_said_in_one_line_with_the_file(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    whole = refused(tmp_path, said, Request(str(tmp_path / name), str(tmp_path / "b")))
+    assert name in whole
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"w": ("F32", [2], [0, 8]), "v": ("F32", [2], [4, 12])}, "belongs to two tensors"),
+        ({"w": ("F32", [2], [0, 8])}, "bytes at its end belong to no tensor"),
+        ({"w": ("F32", [2], [4, 12])}, "belongs to no tensor"),
+        ({"w": ("F32", [4], [0, 16])}, "w ends at byte"),
+        ({"w": ("F32", [-2], [0, -8])}, "w: bytes"),
+        ({"w": ("F4", [2], [0, 12])}, "type F4 is not known"),
+        ({"w": ("F32", "x", [0, 12])}, "its head cannot be read"),
+    ],
+)
+def test_safetensors_heads_are_checked(
+    tmp_path: Path, entries: dict[str, tuple[str, object, object]], said: str
+) -> None:
+    head = {name: {"dtype": d, "shape": s, "data_offsets": o} for name, (d, s, o) in entries.items()}
+    text = json.dumps(head).encode()
+    (tmp_path / "a.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(12))
+    refused(tmp_path, said, Request(str(tmp_path / "a.safetensors"), str(tmp_path / "b")))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, len(GOOD) - 1), st.binary(max_size=3), st.sampled_from(["ckpt", "safetensors", "pt"]))
+def test_changed_bytes_never_do_worse_than_an_error(tmp_path: Path, at: int, put: bytes, kind: str) -> None:
+    path = tmp_path / f"a.{kind}"
+    if kind == "ckpt":
+        path.write_bytes(GOOD)
+    elif kind == "safetensors":
+        write_safetensors(path, {"w": ARRAY})
+    else:
+        _write_torch(path, pickle.dumps({}))
+    data = bytearray(path.read_bytes())
+    data[at : at + len(put)] = put
+    path.write_bytes(data)
+    try:
+        open_container(LocalFile(path))
+    except PacelineError as error:
+        assert "\n" not in str(error)
+
+
+def _write_torch(path: Path, data: bytes) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", data)
+
+
+class _Runs:
+    def __init__(self, act: Callable[..., object], *arguments: object) -> None:
+        self._act, self._arguments = act, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return self._act, self._arguments
+
+
+def test_torch_files_with_code_do_nothing_and_are_refused(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    _write_torch(tmp_path / "a.pt", pickle.dumps({"w": _Runs(Path.touch, mark)}))
+    refused(tmp_path, "is no part of weights", Request(str(tmp_path / "a.pt"), str(tmp_path / "b")))
+    assert not mark.exists()
+    _write_torch(tmp_path / "a.pt", b"\x80\x02}r\xff\xff\xff\x7f.")
+    refused(tmp_path, "a memo index beyond reason", Request(str(tmp_path / "a.pt"), str(tmp_path / "b")))
