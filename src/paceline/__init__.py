@@ -33,6 +33,8 @@ def open(
     # Imported here so that `import paceline.profiling` inside a training job does not load DuckDB.
     from paceline.run.run import Run
     from paceline.storage.localize import localize
+    from paceline.storage.location import is_remote, parse
 
     path = localize(source, progress=(lambda now: progress(now.bytes, now.bytes_total)) if progress else None)
-    return Run(path, store=Path(store) if store else None, workers=workers, progress=progress)
+    called = parse(source).url if is_remote(source) else None
+    return Run(path, store=Path(store) if store else None, workers=workers, progress=progress, called=called)

@@ -1,5 +1,5 @@
 """The same servers as the storage tests."""
 
-from storage.conftest import bucket, hosts, own_places, s3, ssh_hosts
+from storage.conftest import bucket, faulty, hosts, own_places, proxy, s3, ssh_hosts
 
-__all__ = ["bucket", "hosts", "own_places", "s3", "ssh_hosts"]
+__all__ = ["bucket", "faulty", "hosts", "own_places", "proxy", "s3", "ssh_hosts"]

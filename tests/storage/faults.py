@@ -18,6 +18,7 @@ class Request:
     path: str
     size: int
     range: str
+    token: str = ""
 
     @property
     def is_part(self) -> bool:
@@ -62,6 +63,8 @@ class Proxy:
         self.upstream = urlsplit(upstream)
         self.seen: list[Request] = []
         self.fault: Fault = lambda _: None
+        self.withheld: frozenset[str] = frozenset()
+        """Headers the server does not get to see."""
         self.held = threading.Event()
         self.release = threading.Event()
         self.lock = threading.Lock()
@@ -99,7 +102,8 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
 
         def forward(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            request = Request(self.command, self.path, len(body), self.headers.get("Range", ""))
+            token = self.headers.get("x-amz-security-token", "")
+            request = Request(self.command, self.path, len(body), self.headers.get("Range", ""), token)
             with proxy.lock:
                 proxy.seen.append(request)
                 fault = proxy.fault(request)
@@ -118,7 +122,8 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
         def _ask(self, body: bytes, fault: Any) -> None:
             upstream = http.client.HTTPConnection(proxy.upstream.netloc, timeout=30)
             try:
-                upstream.request(self.command, self.path, body=body or None, headers=dict(self.headers.items()))
+                headers = {name: value for name, value in self.headers.items() if name.lower() not in proxy.withheld}
+                upstream.request(self.command, self.path, body=body or None, headers=headers)
                 answer = upstream.getresponse()
                 data = answer.read()
             except OSError:

@@ -26,13 +26,17 @@ class S3Server:
     key: str = field(default_factory=lambda: "AK" + secrets.token_hex(9).upper())
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(30), repr=False)
     process: subprocess.Popen[bytes] | None = None
+    anonymous: bool = False
+    """Takes unsigned requests too, for a proxy that looks at tokens itself."""
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True)
         self.ports = _free_ports(4)
         identity = {"name": "tests", "credentials": [{"accessKey": self.key, "secretKey": self.secret}],
                     "actions": ["Admin", "Read", "Write", "List"]}  # fmt: skip
-        (self.directory / "keys.json").write_text(json.dumps({"identities": [identity]}))
+        anybody = {"name": "anonymous", "actions": ["Read", "Write", "List"]}
+        identities = [identity, anybody] if self.anonymous else [identity]
+        (self.directory / "keys.json").write_text(json.dumps({"identities": identities}))
         (self.directory / "data").mkdir()
         self.endpoint = f"http://127.0.0.1:{self.ports[0]}"
 
@@ -44,11 +48,13 @@ class S3Server:
             "-ip.bind=127.0.0.1", f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}",
             "-filer", "-s3", f"-s3.port={s3}", f"-s3.config={self.directory / 'keys.json'}",
             "-master.telemetry=false", "-master.electionTimeout=1s", "-master.heartbeatInterval=100ms",
-            "-master.volumeSizeLimitMB=256", "-volume.max=0", "-volume.preStopSeconds=0",
+            "-master.volumeSizeLimitMB=128", "-volume.max=0", "-volume.preStopSeconds=0",
             "-s3.port.iceberg=0", "-s3.port.lance=0",
         ]  # fmt: skip
+        # By default every bucket lays claim to seven volumes: after thirty buckets a half-full disk has none left.
+        env = {**os.environ, "WEED_MASTER_VOLUME_GROWTH_COPY_1": "2"}
         with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory, env=env)
         self._wait()
 
     def stop(self, *, hard: bool = False) -> None:

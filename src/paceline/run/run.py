@@ -39,14 +39,16 @@ class Run:
         store: Path | None = None,
         workers: int = 1,
         progress: Progress | None = None,
+        called: str | None = None,
     ) -> None:
-        self.source = source
+        self.source = called or str(source)
+        """As users know it: a remote source goes by its URL, not by where its copy lies."""
         self._workers, self._progress = workers, progress
         self._tree = walk(source)
         parts = list(find_parts(self._tree))
         if not any(part.tables - {"ranks", "groups"} for part in parts):
             raise UsageError(
-                f"{source}: no profile found in {len(self._tree.files):,} files",
+                f"{self.source}: no profile found in {len(self._tree.files):,} files",
                 hint="formats that are read: see docs/formats.md; give the directory above the ranks' directories",
             )
         self._chosen, self._warnings = choose(parts)

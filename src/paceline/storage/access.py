@@ -10,6 +10,7 @@ import os
 import stat
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -38,6 +39,8 @@ class Access:
     signature: str = "v4"
     path_style: bool = True
     ca_file: str | None = None
+    from_file: bool = False
+    """Then somebody may renew them while we run."""
 
     @property
     def secure(self) -> bool:
@@ -92,7 +95,7 @@ def find_access(scheme: str, bucket: str) -> Access:
             f"{scheme}://{bucket}: no keys found",
             hint=f"set {' and '.join(_NAMES[scheme][0][:2])}, or write {_home_file()} (docs/storage.md, Access)",
         )
-    return _access(scheme, found)
+    return _access(scheme, found, fields is None, os.environ.get("SSL_CERT_FILE"))
 
 
 def _from_environment(scheme: str) -> _Fields | None:
@@ -157,7 +160,8 @@ def _decode(path: Path) -> _File:
         raise DeniedError(f"{path}: {error}", hint='expected {"access_config": {"access_key": …}}') from None
 
 
-def _access(scheme: str, fields: _Fields) -> Access:
+@lru_cache(maxsize=64)  # asked before every request
+def _access(scheme: str, fields: _Fields, from_file: bool, ca_file: str | None) -> Access:
     region = fields.region_name or "us-east-1"
     endpoint = _endpoint(scheme, fields, region)
     host = urlsplit(endpoint).hostname or ""
@@ -172,7 +176,8 @@ def _access(scheme: str, fields: _Fields) -> Access:
         token=Secret(fields.security_token) if fields.security_token else None,
         signature=fields.signature or "v4",
         path_style=path_style,
-        ca_file=fields.ca_file or os.environ.get("SSL_CERT_FILE") or None,
+        ca_file=fields.ca_file or ca_file or None,
+        from_file=from_file,
     )
 
 

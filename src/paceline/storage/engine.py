@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from paceline.storage.checksum import composite, likely_parts, md5, part_count, part_size
+from paceline.storage.checksum import composite, crc32, joined_crc32, likely_parts, md5, part_count, part_size
 from paceline.storage.journal import Journal
 from paceline.storage.plan import Move
 from paceline.storage.report import Counter, Failure, Report
@@ -27,6 +27,8 @@ from paceline.storage.store import (
 _SMALL = 8 << 20
 """Up to here a file is one piece."""
 _BATCH_BYTES = 8 << 20
+_GROUP = 16
+"""Small files one thread takes at a time: handing over each by itself costs more than moving it."""
 _MEMORY = 256 << 20
 """Bytes of pieces held at a time, over all threads."""
 
@@ -58,7 +60,7 @@ class Engine:
         memory = _Memory(_MEMORY)
         with ThreadPoolExecutor(speed.workers) as pool:
             try:
-                for size, piece in self._pieces(moves):
+                for size, piece in self._pieces(moves, speed.workers):
                     room.acquire()
                     self._submit(pool, piece, room, memory, size)
                 for _ in range(speed.workers * 4):
@@ -90,21 +92,34 @@ class Engine:
 
         pool.submit(work).add_done_callback(free)
 
-    def _pieces(self, moves: Iterable[Move]) -> Iterator[tuple[int, Callable[[], None]]]:
-        batch: list[Move] = []
+    def _pieces(self, moves: Sequence[Move], workers: int) -> Iterator[tuple[int, Callable[[], None]]]:
+        # Few files are spread over all threads.
+        most = max(self._source.batch, min(_GROUP, len(moves) // (workers * 4)))
+        group: list[Move] = []
+        held = 0
         for move in moves:
             if self._stop.is_set():
                 self._fail(move, "not tried: the transfer was stopped")
             elif move.item.size > _SMALL:
                 yield from _Large(self, move).pieces()
             else:
-                batch.append(move)
-                held = sum(each.item.size for each in batch)
-                if len(batch) >= self._source.batch or held >= _BATCH_BYTES:
-                    yield held, _Batch(self, batch).run
-                    batch = []
-        if batch:
-            yield sum(each.item.size for each in batch), _Batch(self, batch).run
+                group.append(move)
+                held += move.item.size
+                if len(group) >= most or held >= _BATCH_BYTES:
+                    yield held, self._small(group)
+                    group, held = [], 0
+        if group:
+            yield held, self._small(group)
+
+    def _small(self, group: Sequence[Move]) -> Callable[[], None]:
+        at_once = self._source.batch
+        batches = [_Batch(self, group[start : start + at_once]) for start in range(0, len(group), at_once)]
+
+        def run() -> None:
+            for batch in batches:
+                batch.run()
+
+        return run
 
     # -- what pieces use ---------------------------------------------------------------------------------------------
 
@@ -200,6 +215,8 @@ class _Large:
         self._part = part_size(move.item.size)
         self._count = part_count(move.item.size, self._part)
         self._sums: dict[int, str] = {}
+        self._crc: str | None = None
+        """What the source keeps of the whole; parts are then summed up with CRC32, which costs a fifth of MD5."""
         self._open = self._count
         self._upload: Upload | None = None
         self._error: StorageError | Stopped | None = None
@@ -234,7 +251,10 @@ class _Large:
                 resume = engine._journal.resume(item)
                 target, size = self._move.target, item.size
                 try:
-                    self._upload = engine._retry(lambda: engine._target.begin(target, size, self._part, resume))
+                    if engine._target.local:
+                        self._crc = engine._retry(lambda: engine._source.crc32(item))
+                    total = md5 if self._crc is None else crc32
+                    self._upload = engine._retry(lambda: engine._target.begin(target, size, self._part, resume, total))
                 except (StorageError, Stopped) as error:
                     self._error = error
                     raise
@@ -281,8 +301,12 @@ class _Large:
         return engine._retry(lambda: upload.finish(sums))
 
     def _check(self, upload: Upload, sums: Sequence[str]) -> None:
-        """Against what the source says of itself: our parts, the whole, or the parts of whoever wrote it."""
+        """Against what the source says of itself: the whole, our parts, or the parts of whoever wrote it."""
         source, item = self._engine._source, self._move.item
+        if self._crc is not None:
+            if joined_crc32(sums, self._part, item.size) != self._crc:
+                raise CorruptError(f"{source.url}/{item.key}: arrived damaged")
+            return
         told = False
         for part in (self._part, None, *likely_parts(item.size)):
             expected = source.digest(item, part)

@@ -21,6 +21,7 @@ from paceline.storage.store import (
     MissingError,
     Resume,
     StorageError,
+    Sum,
     TransientError,
 )
 
@@ -62,31 +63,39 @@ class FileStore:
         return ((item, self.read(item, 0, item.size)) for item in items)
 
     def write(self, key: str, data: Data, md5: str) -> Item:
-        path = self._path(key)
+        # Plain strings: paths as objects cost as much as the writing does when files are many and small.
+        path = f"{self.root}/{key}"
+        directory, _, name = path.rpartition("/")
         # Named by content, so that two writers of the same bytes cannot disturb each other.
-        partial = path.with_name(partial_name(path.name, md5[:8]))
-        with explained(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        partial = f"{directory}/{partial_name(name, md5[:8])}"
+        with explained(Path(path)):
+            file = _create(directory, partial)
             try:
-                with partial.open("wb", buffering=0) as file:
-                    write_all(file.fileno(), data, 0)
-                    os.fsync(file.fileno())
+                try:
+                    write_all(file, data, 0)
+                    os.fsync(file)
+                    landed = _item(key, os.fstat(file))
+                finally:
+                    os.close(file)
                 os.replace(partial, path)
             except OSError:
-                partial.unlink(missing_ok=True)
+                Path(partial).unlink(missing_ok=True)
                 raise
-            return _item(key, path.stat())
+            return landed
 
-    def begin(self, key: str, size: int, part: int, resume: Resume | None) -> FileUpload:
+    def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = md5) -> FileUpload:
         path = self._path(key)
         with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            return FileUpload(path, key, size, part, resume.parts if resume else {})
+            return FileUpload(path, key, size, part, resume.parts if resume else {}, total)
 
     def digest(self, item: Item, part: int | None) -> str | None:
         path = self._path(item.key)
         with explained(path), path.open("rb", buffering=0) as file:
             return _digest(file.fileno(), item.size, part)
+
+    def crc32(self, item: Item) -> str | None:
+        return None
 
     def vouches(self, item: Item) -> bool:
         return True
@@ -105,7 +114,8 @@ class FileStore:
 class FileUpload:
     """Parts in a file beside the target; a lock keeps a second writer out."""
 
-    def __init__(self, path: Path, key: str, size: int, part: int, known: Mapping[int, str]) -> None:
+    def __init__(self, path: Path, key: str, size: int, part: int, known: Mapping[int, str], total: Sum) -> None:
+        self._total = total
         self._path, self._key, self._size, self._part = path, key, size, part
         self._partial = path.with_name(partial_name(path.name, ""))
         self.state = self._partial.name
@@ -113,19 +123,16 @@ class FileUpload:
         try:
             self._lock()
             # What lies there may be older than the journal, or cut by a power failure: read it again.
-            self.done = {n: known_md5 for n, known_md5 in known.items() if self._md5(n) == known_md5}
+            self.done = {n: known_sum for n, known_sum in known.items() if self._sum(n) == known_sum}
             reserve(self._file, size)
         except BaseException:
             os.close(self._file)
             raise
 
     def put(self, number: int, data: Data) -> str:
-        start = number * self._part
         with explained(self._path):
-            write_all(self._file, data, start)
-            # Starts writing to the disk now, so that the sync at the end has little left to do.
-            os.posix_fadvise(self._file, start, len(data), os.POSIX_FADV_DONTNEED)
-        return md5(data)
+            write_all(self._file, data, number * self._part)
+        return self._total(data)
 
     def finish(self, sums: Sequence[str]) -> Item:
         with explained(self._path):
@@ -150,8 +157,8 @@ class FileUpload:
                 f"{self._path}: another transfer is writing it", hint="wait for it, or stop it"
             ) from None
 
-    def _md5(self, number: int) -> str:
-        return _md5_of(self._file, number * self._part, min(self._part, self._size - number * self._part))
+    def _sum(self, number: int) -> str:
+        return self._total(os.pread(self._file, min(self._part, self._size - number * self._part), number * self._part))
 
 
 def _scan(directory: Path, prefix: str, shallow: bool, above: tuple[tuple[int, int], ...]) -> Iterator[Item]:
@@ -173,6 +180,15 @@ def _scan(directory: Path, prefix: str, shallow: bool, above: tuple[tuple[int, i
                 yield from _scan(Path(entry.path), key + "/", False, (*above, (info.st_dev, info.st_ino)))
         elif entry.is_file():
             yield _item(key, entry.stat())
+
+
+def _create(directory: str, path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        os.makedirs(directory, exist_ok=True)  # noqa: PTH103
+        return os.open(path, flags, 0o666)
 
 
 def _item(key: str, info: os.stat_result) -> Item:

@@ -5,7 +5,7 @@ says is checked against the stores before it is believed.
 
     {"done": key, "from": fingerprint, "to": fingerprint}
     {"begun": key, "from": fingerprint, "state": …}          a large file, and how its store finds it again
-    {"part": key, "number": n, "md5": …}
+    {"part": key, "number": n, "sum": …}
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from paceline.storage.cache import cache_name, cache_root
 from paceline.storage.store import Item, Resume, StorageError
 
 _COMPACT_ABOVE = 4 << 20
+_LINES_AT_ONCE = 64
+"""Finished files written together; those a crash forgets are found at the target by their checksums."""
 
 
 class Journal:
@@ -35,6 +37,7 @@ class Journal:
                 f"{self.path.parent}: {error.strerror}", hint="set PACELINE_CACHE to a directory that can be written"
             ) from error
         self._lock = threading.Lock()
+        self._waiting: list[bytes] = []
         self._done: dict[str, tuple[str, str]] = {}
         self._begun: dict[str, tuple[str, str]] = {}
         self._parts: dict[str, dict[int, str]] = {}
@@ -59,14 +62,16 @@ class Journal:
     def begun(self, source: Item, state: str) -> None:
         self._append({"begun": source.key, "from": source.fingerprint, "state": state})
 
-    def part(self, source: Item, number: int, md5: str) -> None:
-        self._append({"part": source.key, "number": number, "md5": md5})
+    def part(self, source: Item, number: int, checksum: str) -> None:
+        self._append({"part": source.key, "number": number, "sum": checksum})
 
     def forget(self, source: Item) -> None:
         """What is known of an unfinished upload turned out wrong."""
         self._append({"begun": source.key, "from": "", "state": ""})
 
     def close(self) -> None:
+        with self._lock:
+            self._flush()
         os.close(self._file)
 
     def _open(self) -> int:
@@ -82,7 +87,13 @@ class Journal:
         line = json.dumps(fact, separators=(",", ":")).encode() + b"\n"
         with self._lock:
             self._remember(fact)
-            os.write(self._file, line)
+            self._waiting.append(line)
+            if "done" not in fact or len(self._waiting) >= _LINES_AT_ONCE:
+                self._flush()
+
+    def _flush(self) -> None:
+        os.write(self._file, b"".join(self._waiting))
+        self._waiting.clear()
 
     def _replay(self, line: bytes) -> None:
         try:
@@ -101,7 +112,7 @@ class Journal:
             self._begun[fact["begun"]] = (fact["from"], fact["state"])
             self._parts[fact["begun"]] = {}
         elif "part" in fact:
-            self._parts.setdefault(fact["part"], {})[int(fact["number"])] = fact["md5"]
+            self._parts.setdefault(fact["part"], {})[int(fact["number"])] = fact["sum"]
 
     def _compact(self) -> None:
         fresh = self.path.with_suffix(".new")
@@ -110,8 +121,8 @@ class Journal:
                 out.write(json.dumps({"done": key, "from": source, "to": target}) + "\n")
             for key, (source, state) in self._begun.items():
                 out.write(json.dumps({"begun": key, "from": source, "state": state}) + "\n")
-                for number, md5 in self._parts.get(key, {}).items():
-                    out.write(json.dumps({"part": key, "number": number, "md5": md5}) + "\n")
+                for number, checksum in self._parts.get(key, {}).items():
+                    out.write(json.dumps({"part": key, "number": number, "sum": checksum}) + "\n")
         file = os.open(fresh, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         fcntl.flock(file, fcntl.LOCK_EX)
         os.replace(fresh, self.path)

@@ -29,8 +29,10 @@ from paceline.storage.store import (
     MissingError,
     Resume,
     StorageError,
+    Sum,
     ThrottledError,
     TransientError,
+    UnsupportedError,
 )
 
 _PAGE = 1000
@@ -52,6 +54,8 @@ class ObsStore:
         self.prefix = f"{location.path}/" if location.path else ""
         self._clients: dict[Access, Any] = {}
         self._lock = threading.Lock()
+        self._worked: Access | None = None
+        """Keys the server has taken."""
         self.takes_crc = self.access().signature == "v4"
         """Whether the server checks CRC32 of parts; found out with the first."""
 
@@ -111,12 +115,26 @@ class ObsStore:
         answer = self._call("putContent", self._key(key), content=io.BytesIO(data), headers=headers)
         return self.confirm(Item(key, len(data), answer.body.etag.strip('"')), md5)
 
-    def begin(self, key: str, size: int, part: int, resume: Resume | None) -> ObsUpload:
+    def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = md5) -> ObsUpload:
         done = self._parts(key, resume) if resume else None
         if resume and done is not None:
             return ObsUpload(self, key, size, resume.state, done)
-        answer = self._call("initiateMultipartUpload", self._key(key))
+        # Of the whole: the server joins the parts' sums and keeps the result for those who read it.
+        wanted = {"x-amz-checksum-algorithm": "CRC32", "x-amz-checksum-type": "FULL_OBJECT"} if self.takes_crc else None
+        try:
+            answer = self._call("initiateMultipartUpload", self._key(key), extensionHeaders=wanted)
+        except UnsupportedError:
+            self.takes_crc = False
+            answer = self._call("initiateMultipartUpload", self._key(key))
         return ObsUpload(self, key, size, answer.body.uploadId, {})
+
+    def crc32(self, item: Item) -> str | None:
+        if self.access().signature != "v4":
+            return None
+        ask = {"x-amz-checksum-mode": "ENABLED"}
+        told = dict(self._call("getObjectMetadata", self._key(item.key), extensionHeaders=ask).header)
+        whole = told.get("checksum-type") == "FULL_OBJECT" and told.get("etag", "").strip('"') == item.version
+        return base64.b64decode(told["checksum-crc32"]).hex() if whole and "checksum-crc32" in told else None
 
     def digest(self, item: Item, part: int | None) -> str | None:
         tag = as_tag(item.version)
@@ -141,6 +159,17 @@ class ObsStore:
         """Looked up on every call: temporary keys are renewed while a long transfer runs."""
         return find_access(self.location.scheme, self.bucket)
 
+    def taken(self, used: Access) -> None:
+        self._worked = used
+
+    def refused(self, used: Access, error: DeniedError) -> StorageError:
+        """Worth another try when other keys are there by now, or temporary ones that did work may be renewed soon."""
+        if self.access() != used:
+            return TransientError(f"{error}; there are new keys")
+        if used.token and used.from_file and used == self._worked:
+            return TransientError(f"{error}; the temporary keys have expired and nobody renewed them")
+        return error
+
     def checked(self, item: Item, data: bytearray | Data, length: int) -> Data:
         if len(data) != length:
             raise TransientError(f"{self.url}/{item.key}: {len(data):,} of {length:,} bytes arrived")
@@ -155,8 +184,7 @@ class ObsStore:
     def _key(self, key: str) -> str:
         return self.prefix + key
 
-    def _client(self) -> Any:
-        access = self.access()
+    def _client(self, access: Access) -> Any:
         with self._lock:
             if access not in self._clients:
                 self._clients[access] = _connect(access)
@@ -164,8 +192,9 @@ class ObsStore:
 
     def _call(self, method: str, *words: Any, **options: Any) -> Any:
         where = f"{self.url} ({method})"
+        access = self.access()
         try:
-            answer = getattr(self._client(), method)(self.bucket, *words, **options)
+            answer = getattr(self._client(access), method)(self.bucket, *words, **options)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, ssl.SSLCertVerificationError):
                 raise DeniedError(
@@ -173,7 +202,9 @@ class ObsStore:
                 ) from error
             raise TransientError(f"{where}: {type(error).__name__}: {error}") from error
         if answer.status >= 300:
-            raise explain(where, answer.status, answer.errorCode or answer.reason or "")
+            meaning = explain(where, answer.status, answer.errorCode or answer.reason or "")
+            raise self.refused(access, meaning) if isinstance(meaning, DeniedError) else meaning
+        self.taken(access)
         if answer.body is None and method in _TELLING:
             raise TransientError(f"{where}: the answer cannot be read")  # the SDK only logs bad XML
         return answer
@@ -254,16 +285,20 @@ def explain(where: str, status: int, code: str) -> StorageError:
     said = f"{where}: {code or 'error'} (HTTP {status})"
     if status in (429, 503) or code in ("SlowDown", "TooManyRequests", "RequestLimitExceeded", "ServerBusy"):
         return ThrottledError(said)
-    if status in (408, 409) or status >= 500 or code in ("RequestTimeout", "IncompleteBody", "BadDigest"):
+    if (
+        status in (408, 409)
+        or (status >= 500 and status != 501)
+        or code in ("RequestTimeout", "IncompleteBody", "BadDigest")
+    ):
         return TransientError(said)
     if status == 404:
         hint = "check bucket and endpoint" if code == "NoSuchBucket" else None
         return MissingError(said, hint=hint)
-    if status in (401, 403):
+    if status in (401, 403) or code == "ExpiredToken":
         return DeniedError(said, hint="check the keys, the region and the clock (docs/storage.md, Access)")
     if status in (412, 416):
         return ChangedError(f"{where}: changed while it was read")
-    return StorageError(said)
+    return UnsupportedError(said) if status in (400, 501) else StorageError(said)
 
 
 def _connect(access: Access) -> Any:

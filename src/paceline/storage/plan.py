@@ -72,8 +72,11 @@ def compare(
     source: Store, target: Store, moves: list[Move], *, journal: Journal, workers: int
 ) -> list[tuple[Move, bool]]:
     """Every file with whether it is at the target already, by size and checksum."""
+    there = [move for move in moves if move.present is not None]
     with ThreadPoolExecutor(workers) as pool:
-        return list(zip(moves, pool.map(lambda move: is_same(source, target, move, journal), moves), strict=True))
+        answers = pool.map(lambda move: is_same(source, target, move, journal), there)
+        same = {move.item.key for move, answer in zip(there, answers, strict=True) if answer}
+    return [(move, move.item.key in same) for move in moves]
 
 
 def is_same(source: Store, target: Store, move: Move, journal: Journal) -> bool:

@@ -23,6 +23,8 @@ from paceline.storage.store import ChangedError, Data, DeniedError, Item, Missin
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config
 
+_LARGE = 1 << 20
+"""Above, the SDK reads straight into place; below, its own work for each request is too much."""
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _CAUSE = re.compile(r"HTTP error: ([\w ,':-]{1,120})")
@@ -38,19 +40,21 @@ class S3Store(ObsStore):
         import obstore
 
         try:
-            with self._explained(key):
-                return self._item(obstore.head(self._store(), self._key(key)))
+            with self._asked(key) as store:
+                return self._item(obstore.head(store, self._key(key)))
         except MissingError:
             return None
 
     def read(self, item: Item, start: int, length: int) -> Data:
         if not length:
             return b""
+        if length > _LARGE:
+            return super().read(item, start, length)
         import obstore
 
-        with self._explained(item.key):
+        with self._asked(item.key) as store:
             answer = obstore.get(
-                self._store(), self._key(item.key),
+                store, self._key(item.key),
                 options={"range": (start, start + length), "if_match": f'"{item.version}"'},
             )  # fmt: skip
             data = memoryview(answer.bytes())
@@ -59,8 +63,8 @@ class S3Store(ObsStore):
     def write(self, key: str, data: Data, md5: str) -> Item:
         import obstore
 
-        with self._explained(key):
-            answer = obstore.put(self._store(), self._key(key), data, use_multipart=False)
+        with self._asked(key) as store:
+            answer = obstore.put(store, self._key(key), data, use_multipart=False)
         return self.confirm(Item(key, len(data), (answer["e_tag"] or "").strip('"')), md5)
 
     def close(self) -> None:
@@ -68,8 +72,7 @@ class S3Store(ObsStore):
         with self._fast_lock:
             self._fast.clear()
 
-    def _store(self) -> Any:
-        access = self.access()
+    def _store(self, access: Access) -> Any:
         with self._fast_lock:
             if access not in self._fast:
                 self._fast[access] = _connect(access, self.bucket)
@@ -80,13 +83,17 @@ class S3Store(ObsStore):
         return Item(key, int(meta["size"]), (meta["e_tag"] or "").strip('"')) if key else None
 
     @contextmanager
-    def _explained(self, what: str) -> Iterator[None]:
+    def _asked(self, what: str) -> Iterator[Any]:
+        """The client to ask about an object; its errors as what they mean for a transfer."""
         from obstore.exceptions import BaseError
 
+        access = self.access()
         try:
-            yield
+            yield self._store(access)
         except (BaseError, OSError) as error:
-            raise _meaning(f"{self.url}/{what}", error) from error
+            meaning = _meaning(f"{self.url}/{what}", error)
+            raise (self.refused(access, meaning) if isinstance(meaning, DeniedError) else meaning) from error
+        self.taken(access)
 
 
 def _meaning(where: str, error: Exception) -> StorageError:

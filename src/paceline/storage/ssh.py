@@ -24,6 +24,7 @@ from paceline.storage.store import (
     MissingError,
     Resume,
     StorageError,
+    Sum,
     TransientError,
 )
 
@@ -115,7 +116,7 @@ class SshStore:
         upload.put(0, data)
         return upload.finish([md5])
 
-    def begin(self, key: str, size: int, part: int, resume: Resume | None) -> SshUpload:
+    def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = md5) -> SshUpload:
         path = self._path(key)
         parent, _, name = path.rpartition("/")
         partial = f"{parent}/.{name}{PARTIAL}"
@@ -130,6 +131,9 @@ class SshStore:
 
     def digest(self, item: Item, part: int | None) -> str | None:
         return self._digest(self._path(item.key), item.size, part)
+
+    def crc32(self, item: Item) -> str | None:
+        return None
 
     def vouches(self, item: Item) -> bool:
         return True

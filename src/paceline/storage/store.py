@@ -5,6 +5,7 @@ StorageError             what happened, at which URL, and what to do
 │   └── ThrottledError   the server asks for fewer requests
 ├── MissingError         there is no such object
 ├── DeniedError          keys, permissions, host keys
+├── UnsupportedError     the server does not know this request
 ├── ChangedError         the source is not what was listed: somebody is still writing it
 ├── CorruptError         what arrived is not what was sent
 └── FullError            no space left: trying other files makes no sense
@@ -12,7 +13,7 @@ StorageError             what happened, at which URL, and what to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +21,8 @@ from paceline.errors import PacelineError
 from paceline.storage.secret import redact
 
 Data = bytes | memoryview
+Sum = Callable[[Data], str]
+"""A checksum in hexadecimal: MD5 or CRC32."""
 PARTIAL = ".paceline-part"
 """How names of files end that are still being written here."""
 
@@ -44,6 +47,10 @@ class MissingError(StorageError):
 
 
 class DeniedError(StorageError):
+    pass
+
+
+class UnsupportedError(StorageError):
     pass
 
 
@@ -86,15 +93,15 @@ class Upload(Protocol):
 
     @property
     def done(self) -> Mapping[int, str]:
-        """Parts that are already there (0-based number → MD5)."""
+        """Parts that are already there (0-based number → checksum)."""
         ...
 
     def put(self, number: int, data: Data) -> str:
-        """Store a part, verified; returns its MD5."""
+        """Store a part, verified; returns its checksum."""
         ...
 
     def finish(self, sums: Sequence[str]) -> Item:
-        """Check against the parts' MD5s and make visible, in one step."""
+        """Check against the parts' checksums and make visible, in one step."""
         ...
 
     def digest(self, part: int | None) -> str | None:
@@ -142,10 +149,16 @@ class Store(Protocol):
         """A small object, whole, verified, visible in one step."""
         ...
 
-    def begin(self, key: str, size: int, part: int, resume: Resume | None) -> Upload: ...
+    def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = ...) -> Upload:
+        """`total` sums up parts where the store is local; others tell MD5s of their own."""
+        ...
 
     def digest(self, item: Item, part: int | None) -> str | None:
         """MD5 of the content (or, with a part size, of its parts' MD5s, as S3 tags it); None: cannot be told."""
+        ...
+
+    def crc32(self, item: Item) -> str | None:
+        """CRC32 of the whole, where it was checked and kept when the object was written; None: it was not."""
         ...
 
     def vouches(self, item: Item) -> bool:
