@@ -1,0 +1,215 @@
+"""Files appear whole or not at all: kill -9, a full disk, a changing source, two writers, what is there already."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint.making import random_array, read, same, write_ckpt, write_ranks
+from paceline.checkpoint.layout import Layout
+from paceline.checkpoint.reshard import Options
+from paceline.checkpoint.strategy import Strategy, write_strategy
+from paceline.checkpoint.transform import Request, transform
+from paceline.checkpoint.writers import LocalWriter
+from paceline.errors import PacelineError, UsageError
+from paceline.storage.store import PARTIAL, ChangedError, FullError
+
+COLUMNS = Layout((2,), ((), (0,)))
+ARRAY = random_array((2048, 1024), "float32", 5)
+SMALL = Options(memory=64 << 20, workers=8)
+"""Chunks of 1 MiB."""
+
+
+@pytest.fixture
+def request_(tmp_path: Path) -> Request:
+    source = write_ranks(tmp_path / "a", {"w": ARRAY}, [{"w": COLUMNS}])
+    (tmp_path / "s.ckpt").write_bytes(write_strategy(Strategy(({"w": COLUMNS},)), merged=False, as_json=False))
+    return Request(str(source), str(tmp_path / "b"), str(tmp_path / "s.ckpt"), options=SMALL)
+
+
+@pytest.fixture
+def puts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Chunks that are written from now on."""
+    written: list[int] = []
+    real = LocalWriter.put
+
+    def put(self: LocalWriter, number: int, low: int, high: int, frame: Any) -> str:
+        mark = real(self, number, low, high, frame)
+        written.append(number)
+        return mark
+
+    monkeypatch.setattr(LocalWriter, "put", put)
+    return written
+
+
+def killed(request: Request, after: int) -> None:
+    """The same transform in a process that is killed after some chunks."""
+    script = f"""
+        import os, signal
+        from paceline.checkpoint.reshard import Options
+        from paceline.checkpoint.transform import Request, transform
+        from paceline.checkpoint import reshard
+        real, count = reshard._Run._do, [0]
+        def do(self, chunk):
+            real(self, chunk)
+            count[0] += 1
+            if count[0] >= {after}:
+                os.kill(os.getpid(), signal.SIGKILL)
+        reshard._Run._do = do
+        transform(Request({request.source!r}, {request.target!r}, {request.source_strategy!r},
+                          options=Options(memory=64 << 20, workers=8)))
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+
+
+def final_files(target: str) -> list[Path]:
+    return [path for path in Path(target).rglob("*") if path.is_file() and not path.name.endswith(PARTIAL)]
+
+
+def test_a_killed_run_leaves_no_file_and_goes_on_where_it_was(request_: Request, puts: list[int]) -> None:
+    killed(request_, after=3)
+    assert not final_files(request_.target)
+    transform(request_)
+    total = -(-ARRAY.nbytes // SMALL.chunk) + (1 if ARRAY.nbytes % SMALL.chunk == 0 else 0)
+    assert 0 < len(puts) <= total - 3
+    (made,) = final_files(request_.target)
+    assert same(read(made)["w"], ARRAY)
+    assert not list(Path(request_.target).rglob(f"*{PARTIAL}"))
+
+
+def test_a_killed_run_whose_source_changed_starts_over(request_: Request, puts: list[int], tmp_path: Path) -> None:
+    killed(request_, after=3)
+    other = random_array(ARRAY.shape, "float32", 6)
+    write_ranks(tmp_path / "a", {"w": other}, [{"w": COLUMNS}])
+    transform(request_)
+    (made,) = final_files(request_.target)
+    assert same(read(made)["w"], other)
+
+
+def test_after_a_restart_of_the_machine_chunks_are_not_believed(
+    request_: Request, puts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed(request_, after=3)
+    monkeypatch.setattr("paceline.checkpoint.reshard._boot", lambda: "another boot")
+    transform(request_)
+    assert len(puts) == len(set(puts)) == -(-(ARRAY.nbytes + 40) // SMALL.chunk)
+
+
+def test_running_again_writes_nothing(request_: Request, puts: list[int]) -> None:
+    assert transform(request_).files == 1
+    puts.clear()
+    again = transform(request_)
+    assert (again.files, again.same, puts) == (0, 1, [])
+
+
+def test_files_that_are_there_are_compared_and_never_replaced_unasked(
+    request_: Request, puts: list[int], own_cache: Path
+) -> None:
+    transform(request_)
+    shutil.rmtree(own_cache)  # without a journal, content decides
+    puts.clear()
+    assert transform(request_).same == 1
+    assert not puts
+    (made,) = final_files(request_.target)
+    made.write_bytes(b"something of the user's")
+    with pytest.raises(UsageError, match="is there, with another content"):
+        transform(request_)
+    assert made.read_bytes() == b"something of the user's"
+    options = Options(memory=64 << 20, workers=8, overwrite=True)
+    transform(Request(request_.source, request_.target, request_.source_strategy, options=options))
+    assert same(read(made)["w"], ARRAY)
+
+
+def test_ranks_written_one_by_one_are_the_ranks_written_together(request_: Request, tmp_path: Path) -> None:
+    rows = Layout((4,), ((0,), ()))
+    (tmp_path / "t.ckpt").write_bytes(write_strategy(Strategy(({"w": rows},)), merged=False, as_json=False))
+    request = Request(request_.source, request_.target, request_.source_strategy, str(tmp_path / "t.ckpt"))
+    for rank in (3, 1):
+        assert transform(request, [rank]).files == 1
+    outcome = transform(request)
+    assert (outcome.files, outcome.same) == (2, 2)
+    with pytest.raises(UsageError, match="rank 4: the target has ranks 0 to 3"):
+        transform(request, [4])
+
+
+def test_a_source_that_changes_while_it_is_read_leaves_no_file(
+    request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = LocalWriter.put
+
+    def put(self: LocalWriter, *arguments: Any) -> str:
+        os.utime(next(Path(request_.source).rglob("*.ckpt")), ns=(1, 1))
+        return real(self, *arguments)
+
+    monkeypatch.setattr(LocalWriter, "put", put)
+    with pytest.raises(ChangedError, match="changed while it was read"):
+        transform(request_)
+    assert not final_files(request_.target)
+
+
+def test_a_second_writer_is_kept_out(request_: Request, tmp_path: Path) -> None:
+    frame_path = Path(request_.target) / "rank_0" / "checkpoint_0.ckpt"
+    other = write_ckpt(tmp_path / "other" / "x.ckpt", {"w": ARRAY})
+    from paceline.checkpoint.target import text_frame
+
+    writer = LocalWriter(frame_path, text_frame("x", b"abc"), 1 << 20, None)
+    try:
+        with pytest.raises(PacelineError, match="somebody else is writing it"):
+            transform(Request(str(other), request_.target))
+    finally:
+        writer.leave()
+
+
+def test_a_disk_that_is_too_small_is_said_before_anything_is_written(
+    request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10, 9, 1_000_000))
+    with pytest.raises(FullError, match=r"0\.01 GB are needed, 0\.00 GB are free"):
+        transform(request_)
+    assert not Path(request_.target).exists()
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("may not mount a file system here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_no_file_and_resume_finishes(
+    request_: Request, tiny_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request(request_.source, str(tiny_disk / "b"), request_.source_strategy, options=SMALL)
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 1 << 40))
+    with pytest.raises(FullError, match="no space left"):
+        transform(request)
+    assert not final_files(request.target)
+    subprocess.run(["mount", "-o", "remount,size=64m", str(tiny_disk)], check=True)
+    transform(request)
+    (made,) = final_files(request.target)
+    assert same(read(made)["w"], ARRAY)
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 20])
+def test_too_little_memory_is_refused(memory: int) -> None:
+    with pytest.raises(UsageError, match="too little memory"):
+        Options(memory=memory)
