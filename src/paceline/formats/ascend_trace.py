@@ -50,7 +50,6 @@ def read_trace_view(path: Path, sink: Sink) -> None:
             SELECT coalesce(track, coalesce({unnamed}, '') || '/' || coalesce(tid, '')) AS track,
                    name, cat AS category, ts AS start, dur AS duration
             FROM ({spans}) LEFT JOIN tracks USING (pid, tid)
-            WHERE ts IS NOT NULL
             """,
             [*([track[i] for track in tracks] for i in range(3)), *chain.from_iterable(processes.items()), array],
         )
