@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-import duckdb
 import msgspec
 
 from paceline.advice.case import Case
@@ -40,6 +40,7 @@ FOUND, QUEUED, READING, EXAMINING, READY, FAILED = "found", "queued", "reading",
 LANGUAGES = ("en", "zh")
 
 Result = TypeVar("Result")
+_log = logging.getLogger("uvicorn.error")
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,22 @@ class OpenRun:
                 self.state = State(READY)
         except PacelineError as error:
             self.state = State(FAILED, message=str(error), hint=error.hint)
-        except (OSError, duckdb.Error) as error:
-            text = " ".join(str(error).split())[:300]
-            self.state = State(FAILED, message=text, hint="the files may have changed while they were read; try again")
+        except Exception as error:  # this thread has nobody else to tell: a run that cannot be shown must say so
+            _log.exception("reading %s failed", self.found.name)
+            hint = "the files may have changed while they were read; try again"
+            self.state = State(FAILED, message=_one_line(error), hint=hint)
 
     def warm(self) -> None:
         """Work out beforehand what the first what-if or comparison would have to wait for."""
         if self.diagnosis is None or self.state.phase != READY:
             return
-        with self._lock:
-            _ = self.case.replay.base, self.case.excess
-            _ = self.measured
+        try:
+            with self._lock:
+                _ = self.case.replay.base, self.case.excess
+                _ = self.measured
+        except PacelineError as error:
+            # Whoever asks for it is told; until then nobody needs to know.
+            _log.info("%s: %s", self.found.name, error)
 
     def prepare_timeline(self) -> None:
         """Read the events and lay them out in lanes."""
@@ -121,8 +127,9 @@ class OpenRun:
                 self.timeline_state = State(READY)
         except PacelineError as error:
             self.timeline_state = State(FAILED, message=str(error), hint=error.hint)
-        except (OSError, duckdb.Error) as error:
-            self.timeline_state = State(FAILED, message=" ".join(str(error).split())[:300])
+        except Exception as error:  # as above
+            _log.exception("the timeline of %s failed", self.found.name)
+            self.timeline_state = State(FAILED, message=_one_line(error))
 
     def _stay_inside(self) -> None:
         tree = walk(self.found.path)
@@ -219,6 +226,10 @@ class OpenRun:
         return self._run
 
 
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
 class OpenRuns:
     """The runs that are open, read one after the other."""
 
@@ -245,12 +256,13 @@ class OpenRuns:
         self._reader.submit(opened.warm)
         return opened
 
-    def open_timeline(self, opened: OpenRun) -> Future[None] | None:
+    def open_timeline(self, opened: OpenRun) -> None:
+        """Once; a timeline that failed stays so until the run is read again."""
         with self._lock:
-            if opened.timeline_state.phase not in (FOUND, FAILED):
-                return None
+            if opened.timeline_state.phase != FOUND:
+                return
             opened.timeline_state = State(QUEUED)
-        return self._reader.submit(opened.prepare_timeline)
+        self._reader.submit(opened.prepare_timeline)
 
     def close(self) -> None:
         self._reader.shutdown(wait=True, cancel_futures=True)
