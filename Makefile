@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MINDSPORE := .venv-mindspore
 
 UI := src/paceline/web/static/index.html
 UI_SOURCES := $(shell find ui/src ui/public -type f) ui/index.html ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
 
-.PHONY: demo test ui system lint bench clean help
+.PHONY: demo test test-mindspore venv-mindspore ui system lint bench clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -36,6 +37,18 @@ test: $(STAMP) $(UI) system lint ## the whole suite
 	cd ui && npm test --silent
 	$(BIN)/python -m pytest -n 2
 
+test-mindspore: venv-mindspore ## against the real MindSpore, in an environment of its own
+	$(MINDSPORE)/bin/python -m pytest -c tests_mindspore/pytest.ini tests_mindspore
+
+venv-mindspore: $(MINDSPORE)/.installed
+
+# Newer numpy breaks its bfloat16, newer safetensors make it write wrong weights.
+$(MINDSPORE)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(MINDSPORE)
+	$(MINDSPORE)/bin/pip install --quiet --disable-pip-version-check mindspore==2.10.0 numpy==1.26.4 safetensors==0.7.0 \
+	  pytest pytest-timeout --editable '.[checkpoint]'
+	@touch $@
+
 system: ## what the tests need of the machine: a real sshd, openssl, ps, a browser
 	@[ -x /usr/sbin/sshd ] && command -v openssl >/dev/null && command -v ps >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq openssh-server openssl procps >/dev/null; }
@@ -48,10 +61,11 @@ lint: $(STAMP) ## formatting, style, types, and the one-way road
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP) ## us and the peers side by side
+bench: $(STAMP) venv-mindspore ## us and the peers side by side
 	$(BIN)/python benchmarks/ingest.py
 	-$(BIN)/python benchmarks/diagnose.py
 	$(BIN)/python benchmarks/transfer.py
+	$(BIN)/python benchmarks/checkpoint.py
 
 clean: ## remove what make made
-	rm -rf $(VENV) demo benchmarks/work ui/node_modules src/paceline/report/static src/paceline/web/static
+	rm -rf $(VENV) $(MINDSPORE) demo benchmarks/work ui/node_modules src/paceline/report/static src/paceline/web/static

@@ -15,7 +15,8 @@ from paceline.checkpoint.source import Checkpoint
 from paceline.checkpoint.strategy import Strategy
 from paceline.errors import PacelineError, UsageError
 
-INDEX = "model.safetensors.index.json"
+INDEXES = ("model.safetensors.index.json", "param_name_map.json")
+"""The same under the names that Hugging Face and MindSpore look for."""
 FORMATS = (ckpt.FORMAT, safetensors.FORMAT, mindformers.FORMAT)
 
 
@@ -96,7 +97,8 @@ def full_frames(tensors: Iterable[Wanted], name: str, form: Form, notes: list[st
     total = sum(tensor.bytes for group in groups for tensor in group)
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
     made = [safetensors.frame(key, group) for key, group in zip(keys, groups, strict=True)]
-    return [*made, text_frame(INDEX, json.dumps(index, indent=2, ensure_ascii=False).encode())]
+    text = json.dumps(index, indent=2, ensure_ascii=False).encode()
+    return [*made, *(text_frame(name, text) for name in INDEXES)]
 
 
 def one_frame(key: str, tensors: Iterable[Wanted], form: Form, notes: list[str]) -> Frame:
