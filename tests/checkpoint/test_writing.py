@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint.making import random_array, read, same, write_ckpt, write_ranks
+from checkpoint.making import random_array, read, same, write_ranks
 from paceline.checkpoint.layout import Layout
 from paceline.checkpoint.reshard import Options
 from paceline.checkpoint.strategy import Strategy, write_strategy
@@ -158,17 +159,30 @@ def test_a_source_that_changes_while_it_is_read_leaves_no_file(
     assert not final_files(request_.target)
 
 
-def test_a_second_writer_is_kept_out(request_: Request, tmp_path: Path) -> None:
-    frame_path = Path(request_.target) / "rank_0" / "checkpoint_0.ckpt"
-    other = write_ckpt(tmp_path / "other" / "x.ckpt", {"w": ARRAY})
-    from paceline.checkpoint.target import text_frame
-
-    writer = LocalWriter(frame_path, text_frame("x", b"abc"), 1 << 20, None)
-    try:
+def test_a_second_writer_is_kept_out(request_: Request) -> None:
+    killed(request_, after=3)
+    (partial,) = Path(request_.target).rglob(f".*{PARTIAL}")
+    with partial.open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(PacelineError, match="somebody else is writing it"):
-            transform(Request(str(other), request_.target))
-    finally:
-        writer.leave()
+            transform(request_)
+    assert not final_files(request_.target)
+
+
+def test_what_another_source_left_unfinished_is_not_mixed_in(request_: Request, tmp_path: Path) -> None:
+    killed(request_, after=3)
+    other = random_array(ARRAY.shape, "float32", 8)
+    write_ranks(tmp_path / "other", {"w": other}, [{"w": COLUMNS}])
+    killed(Request(str(tmp_path / "other"), request_.target, request_.source_strategy), after=5)
+    transform(request_)
+    (made,) = final_files(request_.target)
+    assert same(read(made)["w"], ARRAY)
+    assert not list(Path(request_.target).rglob(f"*{PARTIAL}"))
+
+
+def test_a_checkpoint_is_not_written_into_itself(request_: Request) -> None:
+    with pytest.raises(UsageError, match="is the source"):
+        transform(Request(request_.source, request_.source + "/", request_.source_strategy))
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_written(

@@ -10,7 +10,7 @@ from paceline.errors import PacelineError, UsageError
 
 Step = tuple[int, int]
 _STEP = re.compile(r"-(\d{1,9})_(\d{1,12})$")
-_RANK = re.compile(r"(?:.*/)?rank_(\d{1,7})/([^/]+)$")
+_RANK = re.compile(r"rank_(\d{1,7})/([^/]+)")
 
 
 def rank_files(keys: Collection[str]) -> dict[int, list[str]]:

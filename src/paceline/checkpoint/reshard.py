@@ -160,7 +160,7 @@ class _Run:
         item = self._item(frame)
         resume = self._journal.resume(item)
         if isinstance(self._store, FileStore):
-            writer: Writer = LocalWriter(self._store.root / frame.key, frame, self._options.chunk, resume)
+            writer: Writer = LocalWriter(self._store.root / frame.key, frame, self._options.chunk, resume, _plan(item))
         else:
             writer = RemoteWriter(self._store, frame, resume)
         if resume is None or not writer.done:
@@ -213,13 +213,17 @@ class _Run:
         root = self._store.root
         while not root.exists():
             root = root.parent
-        held = sum(LocalWriter.held(self._store.root / frame.key) for frame in frames)
+        held = sum(LocalWriter.held(self._store.root / frame.key, _plan(self._item(frame))) for frame in frames)
         needed, free = sum(frame.size for frame in frames) - held, shutil.disk_usage(root).free
         if needed > free:
             raise FullError(
                 f"{self._store.url}: {needed / 1e9:,.2f} GB are needed, {free / 1e9:,.2f} GB are free",
                 hint="free some, or give another directory",
             )
+
+
+def _plan(item: Item) -> str:
+    return hashlib.blake2b(item.fingerprint.encode(), digest_size=6).hexdigest()
 
 
 def _lasting(frame: Frame) -> Item:

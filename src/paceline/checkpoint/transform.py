@@ -41,7 +41,7 @@ def transform(request: Request, ranks: Sequence[int] | None = None) -> Outcome:
     strategy = read_strategy(request.target_strategy)
     with opened(request.source, memory=request.options.memory // 2) as place:
         source = open_checkpoint(place, read_strategy(request.source_strategy), step=_step(request))
-        _need_strategy(source)
+        need_strategy(source)
         form = _form(request, source)
         if strategy is None and form.shard_bytes:
             frames = full_frames(source.full().values(), "model", form, source.notes)
@@ -54,7 +54,7 @@ def merge_lora(request: Request, scale: float) -> Outcome:
     """Full weights with LoRA added to them: merged_lora.ckpt (or .safetensors)."""
     with opened(request.source, memory=request.options.memory // 2) as place:
         source = open_checkpoint(place, read_strategy(request.source_strategy), step=_step(request))
-        _need_strategy(source)
+        need_strategy(source)
         tensors = lora.merged(source.full(), scale)
         return _write(full_frames(tensors, "merged_lora", _form(request, source), source.notes), source, request)
 
@@ -93,16 +93,18 @@ def _converted(source: Checkpoint, form: Form) -> list[Frame]:
 
 
 def _write(frames: list[Frame], source: Checkpoint, request: Request) -> Outcome:
+    if parse(request.source).url == parse(request.target).url:
+        raise UsageError(f"{request.target}: is the source", hint="give another directory")
     outcome = write_frames(frames, parse(request.source).url, request.target, request.options)
     outcome.notes = source.notes
     return outcome
 
 
-def _need_strategy(source: Checkpoint) -> None:
+def need_strategy(source: Checkpoint) -> None:
     if source.strategy is None and source.loose:
         raise UsageError(
             f"{source.url}: {len(source.ranks)} ranks, and no source strategy",
-            hint="give --src_ckpt_strategy (paceline checkpoint strategy writes one); or one rank's directory, if it holds all",
+            hint="give it (paceline checkpoint strategy writes one), or one rank's directory, if it holds everything",
         )
 
 

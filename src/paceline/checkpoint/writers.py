@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import os
 from collections.abc import Set
 from pathlib import Path
@@ -18,7 +19,7 @@ from paceline.checkpoint.gather import Array, gather
 from paceline.storage.checksum import md5, part_count, part_size
 from paceline.storage.file import FileStore, explained, partial_name, write_all
 from paceline.storage.retry import Backoff, patiently
-from paceline.storage.store import ChangedError, Item, Resume, StorageError, Store
+from paceline.storage.store import PARTIAL, ChangedError, Item, Resume, StorageError, Store
 
 _WRITTEN = "written"
 _WRITE = 1 << 20
@@ -46,12 +47,12 @@ class Writer(Protocol):
 
 
 class LocalWriter:
-    """Parts in a file beside the target; a lock keeps a second writer out."""
+    """Parts in a file beside the target, named by its plan: what another plan left there is never taken for ours."""
 
-    def __init__(self, path: Path, frame: Frame, chunk: int, resume: Resume | None) -> None:
+    def __init__(self, path: Path, frame: Frame, chunk: int, resume: Resume | None, plan: str) -> None:
         self.chunk, self.count = chunk, part_count(frame.size, chunk)
         self._path, self._size = path, frame.size
-        self._partial = _partial(path)
+        self._partial = _partial(path, plan)
         self.state = self._partial.name
         with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,6 +90,7 @@ class LocalWriter:
             os.replace(self._partial, self._path)
             self.leave()
             _sync_directory(self._path.parent)
+            _remove_abandoned(self._path)
         found = FileStore(self._path.parent).stat(self._path.name)
         if found is None:
             raise ChangedError(f"{self._path}: was removed by somebody else")
@@ -100,9 +102,9 @@ class LocalWriter:
             os.close(file)
 
     @staticmethod
-    def held(path: Path) -> int:
-        """Bytes of the disk that an unfinished file of this name holds."""
-        partial = _partial(path)
+    def held(path: Path, plan: str) -> int:
+        """Bytes of the disk that this file holds already, unfinished."""
+        partial = _partial(path, plan)
         return partial.stat().st_blocks * 512 if partial.exists() else 0
 
     def _write(self, data: Array, at: int) -> None:
@@ -129,10 +131,8 @@ class LocalWriter:
             start, at, length = start + count, at + count, length - count
 
     def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StorageError(f"{self._path}: somebody else is writing it", hint="wait for it, or stop it") from None
+        if not _is_locked_by_us(self._file):
+            raise StorageError(f"{self._path}: somebody else is writing it", hint="wait for it, or stop it")
 
 
 class RemoteWriter:
@@ -187,8 +187,27 @@ class RemoteWriter:
         return out
 
 
-def _partial(path: Path) -> Path:
-    return path.with_name(partial_name(path.name, ""))
+def _partial(path: Path, plan: str) -> Path:
+    return path.with_name(partial_name(path.name, plan))
+
+
+def _remove_abandoned(path: Path) -> None:
+    """What killed runs with other plans left of this file goes, unless somebody is writing it."""
+    for found in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
+        file = os.open(found, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if _is_locked_by_us(file):
+                found.unlink(missing_ok=True)
+        finally:
+            os.close(file)
+
+
+def _is_locked_by_us(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _sync_directory(directory: Path) -> None:

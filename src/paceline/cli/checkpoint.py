@@ -232,9 +232,13 @@ def inspect(
             _show(ours, limit, as_json)
             return
         from paceline.checkpoint.inspect import differences
+        from paceline.checkpoint.transform import need_strategy
 
         with opened(other) as other_place:
-            found = list(differences(ours, _open(other_place, other_strategy, None)))
+            theirs = _open(other_place, other_strategy, None)
+            need_strategy(ours)
+            need_strategy(theirs)
+            found = list(differences(ours, theirs))
     if as_json:
         typer.echo(json.dumps([{"name": each.name, "difference": each.what} for each in found], ensure_ascii=False))
     else:
