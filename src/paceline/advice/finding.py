@@ -82,7 +82,7 @@ class Diagnosis:
     residual: float = 0.0
 
 
-STRUCTURAL = {"pipeline-bubble": 0.35}
+STRUCTURAL = {"pipeline-bubble": 0.35, "comm-exposed": 0.35}
 """Findings that ask for another recipe rather than a repair stand behind repairs of similar gain."""
 
 

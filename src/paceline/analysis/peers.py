@@ -32,6 +32,7 @@ EFFECT_FLOOR = 0.025
 SIGMAS = 5.0
 CHRONIC_SHARE = 0.6
 """A habit shows in at least this share of the steps."""
+FASTER_SHARE = 0.1
 UNLIKELY = 1e-3
 """A rank that is slowest so often that chance would do it more rarely than this has a habit."""
 BETWEEN_SIGMAS = 3.0
@@ -67,7 +68,9 @@ class Excess:
         usual = self.usual
         known = np.maximum(1, (~np.isnan(self.relative)).sum(axis=1))
         share = (np.nan_to_num(self.relative) > self.threshold / 2).sum(axis=1) / known
-        clear = (usual > self.threshold) & (share >= CHRONIC_SHARE)
+        # Who is clearly faster than its peers in some steps is dealt different work, not slow.
+        faster = (np.nan_to_num(self.relative) < -self.threshold).sum(axis=1) / known
+        clear = (usual > self.threshold) & (share >= CHRONIC_SHARE) & (faster <= FASTER_SHARE)
         stubborn = (usual > max(EFFECT_FLOOR, BETWEEN_SIGMAS * self.between)) & (self.chance < UNLIKELY)
         found = [int(r) for r in np.flatnonzero(clear | stubborn)]
         return sorted(found, key=lambda place: -usual[place])

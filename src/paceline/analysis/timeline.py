@@ -31,6 +31,9 @@ from paceline.run.run import Run
 
 INSIDE_NS = 2_000
 """An event that starts less than this before another ends did not run beside it."""
+SUMS = frozenset({"all_reduce", "reduce_scatter"})
+ALONE_HIDDEN = 0.3
+"""Share of a lone group's communication that computing covers, from which it runs beside the main line."""
 QUEUED_NS = 10_000
 """An event that starts within this after the one before it in its group had been waiting for it."""
 
@@ -185,10 +188,12 @@ class _Lines:
         self.own = np.zeros(count)
 
     def timeline(self) -> Timeline:
-        for rank, rows in self._by_rank():
+        for _, rows in self._by_rank():
             self._mark_beside(rows)
             self._mark_queued(rows)
-            self._share_overlap(rank, rows)
+        streams = self._lone_streams()
+        for rank, rows in self._by_rank():
+            self._share_overlap(rank, rows, streams)
             starts = self.bounds.start[rank]
             first = np.nanmin(starts) if not np.isnan(starts).all() else self.events.start[rows[0]]
             self.begin[rank] = min(int(first), int(self.events.start[rows[0]]))
@@ -217,7 +222,7 @@ class _Lines:
         )
         self.beside[rows] = communicates & (next_start < end - INSIDE_NS)
 
-    def _share_overlap(self, rank: int, rows: Ints) -> None:
+    def _share_overlap(self, rank: int, rows: Ints, streams: set[object]) -> None:
         """Hidden communication of a step goes to its main-line events, earliest first."""
         for column in np.unique(self.step[rows]):
             inside = rows[(self.step[rows] == column) & ~self.is_end[rows]]
@@ -227,6 +232,42 @@ class _Lines:
                     break
                 self.overlap[row] = min(hidden, int(self.events.end[row] - self.events.start[row]))
                 hidden -= int(self.overlap[row])
+            if streams.issuperset(self.events.tie[inside].tolist()):
+                self._queue(inside)
+
+    def _lone_streams(self) -> set[object]:
+        """Groups that sum gradients during backward with no other event to show it: much of it is hidden.
+
+        Whoever comes last does not wait, so the rank that hides most tells; the others' waiting is not hidden.
+        """
+        shares: dict[object, dict[int, float]] = defaultdict(dict)
+        for rank, rows in self._by_rank():
+            inside = rows[~self.is_end[rows]]
+            ties = set(self.events.tie[inside].tolist())
+            if len(ties) != 1 or self.beside[inside].any() or not SUMS.issuperset(self.events.op[inside].tolist()):
+                continue
+            best = shares[ties.pop()]
+            for column in np.unique(self.step[inside]).tolist():
+                here = inside[self.step[inside] == column]
+                duration = int((self.events.end[here] - self.events.start[here]).sum())
+                best[column] = max(best.get(column, 0.0), self._hidden(rank, column, here) / max(1, duration))
+        return {tie for tie, best in shares.items() if float(np.median(list(best.values()))) >= ALONE_HIDDEN}
+
+    def _queue(self, rows: Ints) -> None:
+        """A stream of its own: one after the other, beside the main line."""
+        self.beside[rows] = True
+        gaps = self.events.start[rows[1:]] - self.events.end[rows[:-1]]
+        queued = np.flatnonzero((gaps >= 0) & (gaps <= QUEUED_NS))
+        self.after[rows[queued + 1]], self.lag[rows[queued + 1]] = rows[queued], gaps[queued]
+
+    def _recorded_own(self, rank: int, step: int) -> float:
+        """ns of a step less the communication that nothing covered; nan where the recording does not tell."""
+        exposed = float(self.bounds.exposed[rank, step])
+        if np.isnan(exposed) and not np.isnan(self.bounds.overlapped[rank, step]):
+            rows = np.flatnonzero((self.events.rank == rank) & (self.step == step))
+            communication = float((self.events.end[rows] - self.events.start[rows]).sum())
+            exposed = communication - float(self.bounds.overlapped[rank, step])
+        return float(self.bounds.duration[rank, step]) - exposed
 
     def _hidden(self, rank: int, column: int, rows: Ints) -> int:
         """ns of a step's communication that computing covers and that is not beside the main line already."""
@@ -303,8 +344,9 @@ class _Lines:
             rank, step = int(self.events.rank[row]), int(self.step[row])
             anchors = issued.get(keys[row], {})
             if not self.beside[row]:  # the main line goes on from where it is
-                anchor = int(self.anchor[row])
-                self.work[row] = min(int(self.work[row]), anchors.get(self._key(keys, anchor), int(self.work[row])))
+                if np.isnan(self._recorded_own(rank, step)):  # else _match_recorded_split knows better
+                    usual = anchors.get(self._key(keys, int(self.anchor[row])), int(self.work[row]))
+                    self.work[row] = min(int(self.work[row]), usual)
                 continue
             for place, work in anchors.items():
                 anchor = rows_of.get((rank, step, place), -1) if place else -1
@@ -349,8 +391,7 @@ class _Lines:
         begin = self._own_at_step_begin()
         for end in np.flatnonzero(self.is_end).tolist():
             rank, step = int(self.events.rank[end]), int(self.step[end])
-            recorded = self.bounds.duration[rank, step] - self.bounds.exposed[rank, step]
-            excess = self.own[end] - begin[end] - recorded
+            excess = self.own[end] - begin[end] - self._recorded_own(rank, step)
             row = spare.get((rank, step), -1)
             if row >= 0 and excess > 0:
                 self.work[row] = max(0, int(self.work[row] - excess))

@@ -49,12 +49,28 @@ def infer_groups(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, int, 
             if len(names[family]) <= MOST_VOTERS:
                 members = set(ranks)
                 votes[family][_partition([[end for end in one if end[1] in members] for one in ends])] += 1
+    elected = {family: _elected(counter) for family, counter in votes.items()}
+    regular = [partition for partition in elected.values() if len({len(block) for block in partition}) == 1]
     found = []
-    for family, counter in votes.items():
-        for block in _elected(counter):
+    for family, partition in elected.items():
+        for block in _completed(partition, regular):
             group = "inferred:" + ",".join(map(str, block))
-            found += [(name, rank, group) for name in names[family] for rank in block]
+            found += [(name, rank, group) for name in names[family] for rank in block if rank in family[2]]
     return found
+
+
+def _completed(partition: Partition, regular: list[Partition]) -> Partition:
+    """Where a partition fell apart unevenly, the regular one of other operators that it is the fragments of.
+
+    >>> _completed(((0,), (1, 3), (2, 4)), [((0, 2, 4), (1, 3, 5)), ((0, 1), (2, 3), (4, 5))])
+    ((0, 2, 4), (1, 3, 5))
+    """
+    if len({len(block) for block in partition}) == 1:
+        return partition
+    for whole in regular:
+        if all(any(set(block) <= set(other) for other in whole) for block in partition):
+            return whole
+    return partition
 
 
 def _alike(executions: list[list[list[int]]]) -> list[tuple[int, tuple[int, ...]]]:

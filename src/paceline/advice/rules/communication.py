@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +18,8 @@ REACHED = 0.75
 """… and the transport stays below this share of its nominal bandwidth."""
 CONTENTION = 0.85
 """Transfers beside computing that reach less than this share of what they reach alone contend with it."""
-CONTENDED_SHARE = 0.2
+MOSTLY = 0.7
+"""Share of a group's large transfers that run beside computing, from which the group counts as doing so."""
 LARGE = 4_000_000
 """Bytes from which bandwidth decides, not latency."""
 
@@ -84,55 +87,88 @@ def _instances_by_transport(case: Case, transport: str) -> Rows:
 
 
 def contention(case: Case) -> list[Finding]:
-    """Transfers beside computing against transfers of the same transport that have the links for themselves."""
+    """Links that reach less while their ranks compute than the same kind of link reaches when they do not.
+
+    Rates are those of single links, not of whole collectives: a ring is as slow as its slowest hop, and groups have rings
+    of different length. Groups whose large transfers mostly run beside computing are held against groups whose do not;
+    in a cluster with one kind of group, its transfers beside computing against the others.
+    """
     events, line = case.line.events, case.line
-    transports = _transport_of_group(case)
     large = np.flatnonzero((events.bytes > LARGE) & ~line.is_end)
-    beside = np.isin(events.instance, np.unique(events.instance[line.beside]))
-    time = events.transfer[events.instance].astype(np.float64)
-    carried = np.array([transports.get(str(events.tie[row]), "") for row in large])
+    covered = line.overlap > 0.5 * events.transfer[events.instance]
+    hidden = covered if covered.any() and line.beside[covered].all() else line.beside | covered
+    beside = np.isin(events.instance, np.unique(events.instance[hidden]))
+    rows_of: dict[str, list[int]] = defaultdict(list)
+    for row in large.tolist():
+        rows_of[str(events.tie[row])].append(row)
+    rates: dict[str, tuple[list[float], list[tuple[float, str]]]] = defaultdict(lambda: ([], []))
+    for group, transport, rate in _link_rates(case):
+        if rows := rows_of.get(group):
+            aside = float(np.mean(beside[rows]))
+            if aside >= MOSTLY:
+                rates[transport][1].append((rate, group))
+            elif aside <= 1 - MOSTLY:
+                rates[transport][0].append(rate)
     findings = []
-    for transport in sorted(set(carried.tolist()) - {""}):
-        rows = large[(carried == transport) & (time[large] > 0)]
-        apart, aside = rows[~beside[rows]], rows[beside[rows]]
-        if len(apart) < 4 or len(aside) < 4:
-            continue
-        alone = float(np.median(events.bytes[apart] / time[apart]))
-        expected = events.bytes[aside] / alone
-        slow = aside[time[aside] > expected / CONTENTION]
-        if len(slow) >= CONTENDED_SHARE * len(aside):
-            findings.append(_contention(case, transport, slow, alone))
-    return findings
+    for transport, (apart, computing) in rates.items():
+        if apart and computing:
+            alone = float(np.median(apart))
+            slow = {group for rate, group in computing if rate < CONTENTION * alone}
+            if len(slow) > len({group for _, group in computing}) / 2:
+                rows = [row for group in slow for row in rows_of[group] if beside[row]]
+                reached = float(np.median([rate for rate, _ in computing]))
+                findings.append(_contention(case, transport, np.array(rows, dtype=np.int64), reached, alone))
+    return findings or _contention_by_time(case, rows_of, beside)
 
 
-def _contention(case: Case, transport: str, rows: Rows, alone: float) -> Finding:
+def _contention_by_time(case: Case, rows_of: dict[str, list[int]], beside: NDArray[np.bool_]) -> list[Finding]:
+    """The same collective in the same group, beside computing and apart from it."""
     events = case.line.events
-    instances, first = np.unique(events.instance[rows], return_index=True)
-    expected = events.bytes[rows[first]] / alone
-    factor = np.minimum(1.0, expected / events.transfer[instances])
-    rate = float(np.median(events.bytes[rows] / events.transfer[events.instance[rows]]))
+    slow: list[int] = []
+    reached, alone, compared = [], [], 0
+    for chosen in rows_of.values():
+        rows = np.array(chosen, dtype=np.int64)
+        rows = rows[events.transfer[events.instance[rows]] > 0]
+        rate = events.bytes[rows] / events.transfer[events.instance[rows]]
+        if beside[rows].sum() < 4 or (~beside[rows]).sum() < 4:
+            continue
+        compared += 1
+        apart = float(np.median(rate[~beside[rows]]))
+        if float(np.median(rate[beside[rows]])) < CONTENTION * apart:
+            slow += rows[beside[rows]].tolist()
+            reached.append(float(np.median(rate[beside[rows]])))
+            alone.append(apart)
+    if len(reached) <= compared / 2 or not reached:
+        return []
+    rows = np.array(slow, dtype=np.int64)
+    return [_contention(case, "", rows, float(np.median(reached)), float(np.median(alone)))]
+
+
+def _contention(case: Case, transport: str, rows: Rows, reached: float, alone: float) -> Finding:
+    instances = np.unique(case.line.events.instance[rows])
     return Finding(
         id="bandwidth-contention",
-        subject=Subject(operators=(transport,)),
-        gain=case.gain(faster_transfers(case.replay.costs, instances, factor)),
+        subject=Subject(operators=(transport,) if transport else ()),
+        gain=case.gain(faster_transfers(case.replay.costs, instances, reached / alone)),
         confidence=0.85,
-        amount=f"{100 * (1 - rate / alone):.0f} %",
-        evidence=(Evidence("bandwidth beside computing", round(rate, 2), round(alone, 2), "GB/s"),),
-        at_least="low",
+        amount=f"{100 * (1 - reached / alone):.0f} %",
+        evidence=(Evidence("bandwidth beside computing", round(reached, 2), round(alone, 2), "GB/s"),),
     )
 
 
-def _transport_of_group(case: Case) -> dict[str, str]:
-    """The transport that carries most of a group's bytes."""
+def _link_rates(case: Case) -> list[tuple[str, str, float]]:
+    """(group, transport, median GB/s of its links), where messages are large."""
     rows = case.rows(
-        """
-        SELECT "group", arg_max(transport, moved) FROM (
-            SELECT "group", transport, sum(bytes) AS moved FROM transfers
-            WHERE src <> dst AND transport <> 'LOCAL' GROUP BY ALL
-        ) GROUP BY "group"
+        f"""
+        WITH busy AS (
+            SELECT "group", transport, src, dst, sum(bytes) / sum(duration) AS rate FROM transfers
+            WHERE src <> dst AND transport <> 'LOCAL' AND duration > 0 AND "group" IS NOT NULL
+            GROUP BY ALL HAVING sum(bytes) > {LARGE}
+        )
+        SELECT "group", transport, median(rate) FROM busy GROUP BY "group", transport
         """
     )
-    return {str(group): transport for group, transport in rows}
+    return [(str(group), transport, float(rate)) for group, transport, rate in rows]
 
 
 def comm_exposed(case: Case) -> list[Finding]:

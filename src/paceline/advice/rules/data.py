@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Subject
 
@@ -13,6 +15,8 @@ def data_incomplete(case: Case) -> list[Finding]:
     ragged = any("ragged" in warning.message for warning in warnings)
     if not harmed and not ragged:
         return []
+    if ragged:
+        harmed = sorted({*harmed, *_shorter(case)})
     total = int(case.rows("SELECT count(*) FROM ranks")[0][0])
     return [
         Finding(
@@ -26,6 +30,12 @@ def data_incomplete(case: Case) -> list[Finding]:
             at_least="medium" if missing or harmed else "low",
         )
     ]
+
+
+def _shorter(case: Case) -> list[int]:
+    """Ranks with fewer steps than others."""
+    known = case.line.known.sum(axis=1)
+    return [case.places[place].rank for place in np.flatnonzero(known < known.max()).tolist()]
 
 
 def _loses_data(message: str) -> bool:

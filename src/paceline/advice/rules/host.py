@@ -10,7 +10,7 @@ from paceline.analysis.fixes import less_own, sooner
 from paceline.analysis.peers import nan_median
 
 INPUT_SHARE = 0.05
-FREE_SHARE = 0.08
+FREE_SHARE = 0.06
 CPU_SHARE = 0.03
 MOST = 0.25
 """Three quarters of the ranks must suffer before it is everybody's trouble; single ranks are rules/compute.py's."""

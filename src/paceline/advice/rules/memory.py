@@ -26,7 +26,8 @@ def memory_pressure(case: Case) -> list[Finding]:
     calls = case.rows("SELECT count(*) FROM host_calls WHERE lower(name) LIKE '%malloc%' OR lower(name) LIKE '%free%'")
     less = np.maximum(0, np.nan_to_num(free) - 0.015 * case.step_ms * 1e6) if calls[0][0] else np.zeros(free.shape)
     ranks = {rank for rank, _ in full}
-    less[[i for i, place in enumerate(case.places) if place.rank not in ranks]] = 0
+    spared = {rank for rank, _, _ in rows} - ranks  # of the others nothing is known: they run the same program
+    less[[i for i, place in enumerate(case.places) if place.rank in spared]] = 0
     worst = max(share for _, share in full)
     return [
         Finding(

@@ -7,6 +7,7 @@ import numpy as np
 from paceline.advice.case import Case, Floats
 from paceline.advice.finding import Evidence, Finding, Gain, Subject
 from paceline.advice.rules.communication import gradient_groups
+from paceline.analysis.events import PEER_TO_PEER
 from paceline.analysis.fixes import evened, like_peers, steadied
 from paceline.analysis.peers import nan_median
 
@@ -103,21 +104,32 @@ def _uneven(case: Case) -> list[Finding]:
 
 
 def _centred(case: Case) -> Floats:
-    """Own time over the mean of the peers, per step: dealt evenly, everybody would have the mean."""
-    result = np.full(case.own.shape, np.nan)
+    """Own time, waiting for input left out, over the mean of the peers: dealt evenly, everybody would have the mean."""
+    return _centred_among(case, case.own - np.nan_to_num(case.matrix("coalesce(data_wait, preparing)")))
+
+
+def _centred_among(case: Case, values: Floats) -> Floats:
+    result = np.full(values.shape, np.nan)
     for ranks in case.classes:
         rows = list(ranks)
         if len(rows) > 1:
-            known = np.maximum(1, (~np.isnan(case.own[rows])).sum(axis=0))
-            result[rows] = case.own[rows] / (np.nansum(case.own[rows], axis=0) / known)[None, :] - 1
+            known = np.maximum(1, (~np.isnan(values[rows])).sum(axis=0))
+            with np.errstate(invalid="ignore", divide="ignore"):
+                result[rows] = values[rows] / (np.nansum(values[rows], axis=0) / known)[None, :] - 1
     return result
 
 
 def _shared_by_replicas(case: Case, centred: Floats) -> float:
-    """Mean correlation over steps between ranks of one replica: those that share more than the sum of gradients."""
+    """Mean correlation over steps between ranks of one replica: those that share more than the sum of gradients.
+
+    Where every replica is one rank, between two parts of its step: more work makes all of it longer, jitter does not.
+    """
+    pairs = _of_one_replica(case)
+    if not pairs:
+        return _shared_by_parts(case)
     places = {place.rank: i for i, place in enumerate(case.places)}
     values = []
-    for a, b in _of_one_replica(case):
+    for a, b in pairs:
         if a in places and b in places:
             x, y = centred[places[a]], centred[places[b]]
             if not np.isnan(x).any() and not np.isnan(y).any() and np.std(x) > 0 and np.std(y) > 0:
@@ -132,4 +144,30 @@ def _of_one_replica(case: Case) -> list[tuple[int, int]]:
     """
     declared = case.rows(pairs.format(which="a.kind IN ('tp', 'pp')"))
     summing = ", ".join(f"'{group}'" for group in gradient_groups(case)) or "NULL"
-    return declared or case.rows(pairs.format(which=f"a.kind = 'other' AND \"group\" NOT IN ({summing})"))
+    return declared or _talking(case) + case.rows(
+        pairs.format(which=f"a.kind = 'other' AND \"group\" NOT IN ({summing})")
+    )
+
+
+def _talking(case: Case) -> list[tuple[int, int]]:
+    """Ranks that send to each other."""
+    events = case.line.events
+    rows = np.flatnonzero(np.isin(events.op.astype(str), PEER_TO_PEER) & (events.members[events.instance] == 2))
+    sorted_rows = rows[np.lexsort((events.rank[rows], events.instance[rows]))].reshape(-1, 2)
+    return [
+        (int(events.ranks[a]), int(events.ranks[b])) for a, b in np.unique(events.rank[sorted_rows], axis=0).tolist()
+    ]
+
+
+def _shared_by_parts(case: Case) -> float:
+    """Correlation, over ranks and steps, of what the first and the second part of a step need more than the peers' mean."""
+    line, events = case.line, case.line.events
+    first = np.full(case.own.shape, np.nan)
+    rows = np.flatnonzero(~line.is_end)[::-1]
+    begin = np.concatenate([np.zeros((len(case.own), 1)), np.cumsum(case.own, axis=1)[:, :-1]], axis=1)
+    first[events.rank[rows], line.step[rows]] = line.own[rows]
+    first -= begin
+    parts = [_centred_among(case, part).ravel() for part in (first, case.own - first)]
+    known = ~np.isnan(parts[0]) & ~np.isnan(parts[1])
+    x, y = parts[0][known], parts[1][known]
+    return float(np.corrcoef(x, y)[0, 1]) if len(x) > 3 and np.std(x) > 0 and np.std(y) > 0 else 0.0
