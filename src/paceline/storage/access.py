@@ -1,6 +1,7 @@
 """Keys for buckets: from the environment, ~/.config/paceline/access.json, or the original obs_access_config.json.
 
-Files are read again when they change, so that whoever renews temporary keys only has to write the file.
+Files are read again when they change, so that whoever renews temporary keys only has to write the file; on an ECS they
+may come from the machine itself.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class _Fields(msgspec.Struct, frozen=True):
     signature: str = ""
     path_style: bool | None = None
     ca_file: str = ""
+    credentials: str = ""
+    """"ECS": the agency of the machine we run on has the keys."""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -116,9 +119,31 @@ def _from_files(bucket: str) -> _Fields | None:
         if path.is_file():
             content = _read(path)
             fields = content.buckets.get(bucket, content.access_config)
+            if fields.credentials:
+                return _from_machine(path, fields)
             if fields.access_key and fields.secret_access_key:
                 return fields
     return None
+
+
+def _from_machine(path: Path, fields: _Fields) -> _Fields:
+    """Temporary keys of the machine's agency; Huawei's SDK asks for them, keeps them, and renews them before they end."""
+    if fields.credentials != "ECS":
+        raise DeniedError(f"{path}: credentials {fields.credentials!r} are not known", hint='known: "ECS"')
+    from obs.loadtoken import ECS, NoneTokenException
+
+    try:
+        keys = ECS.search()
+    except NoneTokenException:
+        raise DeniedError(
+            f"{path}: this machine gives no temporary keys", hint="is it an ECS with an agency for OBS?"
+        ) from None
+    return msgspec.structs.replace(
+        fields,
+        access_key=keys["accessKey"],
+        secret_access_key=keys["secretKey"],
+        security_token=keys["securityToken"],
+    )
 
 
 def _files() -> list[Path]:
