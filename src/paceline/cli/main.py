@@ -102,3 +102,7 @@ def main() -> None:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

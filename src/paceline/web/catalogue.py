@@ -153,9 +153,14 @@ def _runs_in(place: str, parts: list[Part]) -> list[tuple[str, list[Part]]]:
     runs = [run for several in found.values() for run in several]
     if len(runs) > len(found) or _overlap(children.values()):
         return runs
-    if len(runs) == 1:
+    if len(runs) == 1 and not _is_generic(runs[0][0], place):
         return runs
     return [(place, parts)]
+
+
+def _is_generic(run: str, place: str) -> bool:
+    """MindSpore calls every recording's directory "profiler": the one above has the run's name."""
+    return run.rpartition("/")[0] == place and run.rpartition("/")[2].startswith("profiler")
 
 
 def _siblings(place: str, parts: list[Part]) -> list[tuple[str, list[Part]]]:
