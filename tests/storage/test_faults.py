@@ -269,3 +269,21 @@ def test_an_object_replaced_while_it_is_read_is_read_anew(
     report = transfer(f"s3://{faulty}/run", tmp_path / "back", QUICK)
     assert report.failures == []
     assert (tmp_path / "back/large.bin").read_bytes() == (new / "large.bin").read_bytes().hex()[: 24 * MIB].encode()
+
+
+def test_a_server_without_checksums_of_its_own_is_asked_again_without(
+    faulty: str, proxy: Proxy, tmp_path: Path
+) -> None:
+    source = write_tree(tmp_path / "source", large=17)
+    begun: list[Request] = []
+
+    def refuse_the_first(request: Request) -> Status | None:
+        if request.method == "POST" and request.path.endswith("?uploads"):
+            begun.append(request)
+            return Status(501, "NotImplemented") if len(begun) == 1 else None
+        return None
+
+    proxy.fault = refuse_the_first
+    assert transfer(source, f"s3://{faulty}/run", QUICK).failures == [] and len(begun) == 2
+    assert transfer(f"s3://{faulty}/run", tmp_path / "back", QUICK).failures == []
+    assert content(tmp_path / "back") == content(source)
