@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from paceline.storage.store import ChangedError, Data, Item, Store
 
 BLOCK = 8 << 20
 """What one request to a bucket asks for."""
+_MAPPED = 256 << 10
+_FILES = 1 << 16
 
 
 class SourceFile(Protocol):
@@ -37,31 +40,46 @@ class SourceFile(Protocol):
 
 
 class LocalFile:
-    """Windows of the file are mapped; the kernel's cache is the only copy."""
+    """Large windows of the file are mapped, so that the kernel's cache is the only copy; small ones are read."""
 
     def __init__(self, path: Path) -> None:
         self.path: Path | None = path
         self._path, self.name = path, str(path)
         with explained(path):
-            self.fingerprint, self.size = _print_of(path)
+            # Kept open, because opening costs more than reading a small tensor.
+            self._file = path.open("rb", buffering=0)
+        self.fingerprint, self.size = _print_of(os.fstat(self._file.fileno()))
 
     def read(self, start: int, length: int) -> Data:
-        if not length:
-            return b""
-        skip = start % mmap.ALLOCATIONGRANULARITY
-        with explained(self._path), self._path.open("rb", buffering=0) as file:
-            # A window beyond the end would end the process with SIGBUS when it is touched.
-            if os.fstat(file.fileno()).st_size < start + length:
+        number = self._file.fileno()
+        if length < _MAPPED:
+            with explained(self._path):
+                data = os.pread(number, length, start)
+            if len(data) != length:
                 raise ChangedError(f"{self.name}: became shorter while it was read")
-            window = mmap.mmap(file.fileno(), length + skip, prot=mmap.PROT_READ, offset=start - skip)
+            return data
+        skip = start % mmap.ALLOCATIONGRANULARITY
+        with explained(self._path):
+            # A window beyond the end would end the process with SIGBUS when it is touched.
+            if os.fstat(number).st_size < start + length:
+                raise ChangedError(f"{self.name}: became shorter while it was read")
+            window = mmap.mmap(number, length + skip, prot=mmap.PROT_READ, offset=start - skip)
         return memoryview(window)[skip:]
 
     def check_unchanged(self) -> None:
         with explained(self._path):
-            if _print_of(self._path)[0] != self.fingerprint:
+            if _print_of(self._path.stat())[0] != self.fingerprint:
                 raise ChangedError(
                     f"{self.name}: changed while it was read", hint="run again when its writer has finished"
                 )
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def __del__(self) -> None:
+        # Warnings about files that are closed late help nobody: an index lives as long as its file is needed.
+        if hasattr(self, "_file"):
+            self._file.close()
 
 
 class RemoteFile:
@@ -151,6 +169,7 @@ class Place:
 @contextmanager
 def opened(where: str, *, memory: int = 64 << 20) -> Iterator[Place]:
     """The place a path or URL names, with its listing; says so when there is nothing."""
+    _allow_many_files()
     single = patiently(Backoff(), lambda: open_item(where))
     store = single[0] if single else open_store(where)
     try:
@@ -167,6 +186,13 @@ def opened(where: str, *, memory: int = 64 << 20) -> Iterator[Place]:
         store.close()
 
 
-def _print_of(path: Path) -> tuple[str, int]:
-    info = path.stat()
+def _print_of(info: os.stat_result) -> tuple[str, int]:
     return f"{info.st_size}:{info.st_mtime_ns:x}.{info.st_ino:x}", info.st_size
+
+
+def _allow_many_files() -> None:
+    """A file per rank is kept open; the usual limit of 1,024 is there for programs that use select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -20,7 +20,7 @@ import numpy as np
 
 from paceline.checkpoint.chunks import Chunk, Work, chunks_in_step, content_crc
 from paceline.checkpoint.files import BlockCache, LocalFile, RemoteFile, SourceFile
-from paceline.checkpoint.frame import Frame, Wanted
+from paceline.checkpoint.frame import Frame, Piece, Wanted
 from paceline.checkpoint.gather import gather
 from paceline.checkpoint.writers import LocalWriter, RemoteWriter, Writer
 from paceline.errors import PacelineError, UsageError
@@ -91,6 +91,7 @@ class _Run:
     def __init__(self, store: Store, journal: Journal, outcome: Outcome, options: Options) -> None:
         self._store, self._journal, self._outcome, self._options = store, journal, outcome, options
         self._counter = Counter(options.progress)
+        self._digests = _Digests()
         self._error: BaseException | None = None
         self._lock = threading.Lock()
 
@@ -150,7 +151,7 @@ class _Run:
         for file in {id(each): each for each in _sources(work.frame)}.values():
             file.check_unchanged()
         landed = work.writer.finish()
-        self._journal.done(_lasting(work.frame), landed)
+        self._journal.done(self._lasting(work.frame), landed)
         with self._lock:
             self._outcome.files += 1
             self._outcome.bytes += work.frame.size
@@ -171,14 +172,18 @@ class _Run:
 
     def _item(self, frame: Frame) -> Item:
         """Of a file on its way; another chunk size or a restarted machine makes it another one."""
-        version = f"{_digest(frame)}.{self._options.chunk}.{_boot()}"
+        version = f"{self._digests.of(frame)}.{self._options.chunk}.{_boot()}"
         return Item(frame.key, frame.size, version)
+
+    def _lasting(self, frame: Frame) -> Item:
+        """Of a finished file."""
+        return Item(frame.key, frame.size, self._digests.of(frame))
 
     def _is_there(self, frame: Frame) -> bool:
         present = patiently(Backoff(), lambda: self._store.stat(frame.key))
         if present is None:
             return False
-        if self._journal.is_done(_lasting(frame), present) or self._is_same(frame, present):
+        if self._journal.is_done(self._lasting(frame), present) or self._is_same(frame, present):
             self._outcome.same += 1
             return True
         if not self._options.overwrite:
@@ -203,7 +208,7 @@ class _Run:
                     return False
         if frame.trailing_crc:
             return bytes(file.read(frame.body, 17)) == content_crc(frame, step)
-        self._journal.done(_lasting(frame), present)
+        self._journal.done(self._lasting(frame), present)
         return True
 
     def _check_room(self, frames: Sequence[Frame]) -> None:
@@ -226,29 +231,42 @@ def _plan(item: Item) -> str:
     return hashlib.blake2b(item.fingerprint.encode(), digest_size=6).hexdigest()
 
 
-def _lasting(frame: Frame) -> Item:
-    return Item(frame.key, frame.size, _digest(frame))
-
-
-def _digest(frame: Frame) -> str:
+class _Digests:
     """Of everything that decides a file's content; the same plan for the same sources has the same one."""
-    found = hashlib.blake2b(digest_size=16)
-    for _, part in frame.parts(0, frame.body):
-        if isinstance(part, bytes):
-            found.update(part)
-        else:
-            found.update(f"{part.start} {part.length} {_told(part.tensor)}".encode())
-    return found.hexdigest()
 
+    def __init__(self) -> None:
+        self._frames: dict[int, str] = {}
+        self._tensors: dict[int, bytes] = {}
+        self._pieces: dict[int, bytes] = {}
 
-def _told(tensor: Wanted) -> str:
-    parts = [
-        f"{p.box} {p.container.file.name} {p.container.file.fingerprint} {p.stored.extents}" for p in tensor.pieces
-    ]
-    if tensor.addition:
-        added = tensor.addition
-        parts.append(f"+ {added.scale} {_told(added.left)} {_told(added.right)}")
-    return f"{tensor.name} {tensor.dtype} {tensor.box} {' '.join(parts)}"
+    def of(self, frame: Frame) -> str:
+        if id(frame) not in self._frames:
+            found = hashlib.blake2b(digest_size=16)
+            for _, part in frame.parts(0, frame.body):
+                if isinstance(part, bytes):
+                    found.update(part)
+                else:
+                    found.update(f"{part.start} {part.length} ".encode() + self._tensor(part.tensor))
+            self._frames[id(frame)] = found.hexdigest()
+        return self._frames[id(frame)]
+
+    def _tensor(self, tensor: Wanted) -> bytes:
+        if id(tensor) not in self._tensors:
+            found = hashlib.blake2b(f"{tensor.name} {tensor.dtype} {tensor.box}".encode(), digest_size=16)
+            for piece in tensor.pieces:
+                found.update(self._piece(piece))
+            if tensor.addition:
+                added = tensor.addition
+                found.update(str(added.scale).encode() + self._tensor(added.left) + self._tensor(added.right))
+            self._tensors[id(tensor)] = found.digest()
+        return self._tensors[id(tensor)]
+
+    def _piece(self, piece: Piece) -> bytes:
+        if id(piece) not in self._pieces:
+            file, stored = piece.container.file, piece.stored
+            told = f"{piece.box} {file.name} {file.fingerprint} {stored.extents} {stored.layout_strides}"
+            self._pieces[id(piece)] = hashlib.blake2b(told.encode(), digest_size=16).digest()
+        return self._pieces[id(piece)]
 
 
 def _digest_of_keys(frames: Sequence[Frame]) -> str:

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from paceline.checkpoint.chunks import content_crc
-from paceline.checkpoint.files import SourceFile
+from paceline.checkpoint.files import LocalFile, SourceFile
 from paceline.checkpoint.frame import Frame
 from paceline.checkpoint.gather import Array, gather
 from paceline.storage.checksum import md5, part_count, part_size
@@ -113,18 +113,17 @@ class LocalWriter:
 
     def _direct(self, source: SourceFile, start: int, at: int, length: int) -> None:
         """Within the kernel where it can (and within the disk, where the file system shares blocks)."""
-        if source.path is not None and hasattr(os, "copy_file_range"):
-            with source.path.open("rb", buffering=0) as file:
-                while length:
-                    try:
-                        copied = os.copy_file_range(file.fileno(), self._file, length, start, at)
-                    except OSError as error:
-                        if error.errno not in _CANNOT:
-                            raise
-                        break
-                    if not copied:
-                        raise ChangedError(f"{source.name}: became shorter while it was read")
-                    start, at, length = start + copied, at + copied, length - copied
+        if isinstance(source, LocalFile) and hasattr(os, "copy_file_range"):
+            while length:
+                try:
+                    copied = os.copy_file_range(source.fileno(), self._file, length, start, at)
+                except OSError as error:
+                    if error.errno not in _CANNOT:
+                        raise
+                    break
+                if not copied:
+                    raise ChangedError(f"{source.name}: became shorter while it was read")
+                start, at, length = start + copied, at + copied, length - copied
         while length:
             count = min(length, self.chunk)
             write_all(self._file, source.read(start, count), at)
