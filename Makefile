@@ -68,4 +68,4 @@ bench: $(STAMP) venv-mindspore ## us and the peers side by side
 	$(BIN)/python benchmarks/checkpoint.py
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(MINDSPORE) demo benchmarks/work ui/node_modules src/paceline/report/static src/paceline/web/static
+	rm -rf $(VENV) $(MINDSPORE) demo paceline-report benchmarks/work ui/node_modules src/paceline/report/static src/paceline/web/static

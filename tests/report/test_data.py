@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.report.breakdown import rank_breakdown
+from paceline.analysis.steps import rank_breakdown
 from paceline.report.data import ReportData, report_data
-from paceline.report.table import Table, pack_numbers
+from paceline.report.table import Table, pack_numbers, packed
 from paceline.run.run import Run
 
 STEPS = (2, 3)
@@ -150,8 +150,8 @@ def test_columns_take_the_smallest_type_that_keeps_whole_numbers_whole() -> None
 
 
 def test_unknown_numbers_and_texts_stay_unknown() -> None:
-    packed = Table({"a": np.array([1.0, np.nan])}, {"b": ["x", None]}).packed()
-    assert packed == {"a": [1, None], "b": ["x", None]}
+    columns = packed(Table({"a": np.array([1.0, np.nan])}, {"b": ["x", None]}))
+    assert columns == {"a": [1, None], "b": ["x", None]}
 
 
 def test_waits_come_from_the_arrivals_where_the_device_records_none(run: Run) -> None:

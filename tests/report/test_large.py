@@ -11,7 +11,7 @@ from playwright.sync_api import expect, sync_playwright
 from paceline.report.data import ReportData
 from paceline.report.html import write_html
 from paceline.report.table import Table
-from paceline.report.wires import MOST_LINKS
+from paceline.analysis.links import MOST_LINKS
 
 RANKS, CULPRIT = 1024, 517
 LARGEST = 8_000_000

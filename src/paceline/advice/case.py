@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.advice.finding import Gain
+from paceline.advice.hardware import Hardware, usual_hardware
 from paceline.analysis.peers import Excess, excess_over_peers, peer_classes
 from paceline.analysis.replay import Costs, Replay
 from paceline.analysis.stages import inferred_stages
@@ -30,9 +31,10 @@ class Place:
 class Case:
     """A run under examination. Arrays are ranks × steps; `places[i]` says which rank row i is."""
 
-    def __init__(self, run: Run, steps: tuple[int, ...] | None = None) -> None:
+    def __init__(self, run: Run, steps: tuple[int, ...] | None = None, *, hardware: Hardware | None = None) -> None:
         self.run = run
         self.chosen = steps
+        self.hardware = hardware or usual_hardware()
         run.load(["ranks", "groups", "steps", "collectives", "links"])
 
     @cached_property

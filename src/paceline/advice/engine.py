@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from paceline.advice.case import Case
 from paceline.advice.finding import Diagnosis, Finding, ranked
-from paceline.advice.rules import RULES
+from paceline.advice.hardware import Hardware
+from paceline.advice.rules import RULES, Rule
 from paceline.errors import UsageError
 from paceline.run.run import Run
 
@@ -16,17 +18,23 @@ WORTH_SAYING = 0.3
 """Per cent of gain below which a finding without a severity of its own is left out."""
 
 
-def diagnose(run: Run, *, steps: tuple[int, ...] | None = None) -> Diagnosis:
-    """Examine a run, or some of its steps."""
+def diagnose(
+    run: Run,
+    *,
+    steps: tuple[int, ...] | None = None,
+    hardware: Hardware | None = None,
+    own_rules: Sequence[Rule] = (),
+) -> Diagnosis:
+    """Examine a run, or some of its steps; rules of the user's own are asked after ours."""
     run.load(["ranks", "groups", "steps", "collectives", "links", "packets", "kernels", "counters", "ranks_memory",
               "host_calls", "input_pipeline"])  # fmt: skip
-    case = Case(run, steps)
+    case = Case(run, steps, hardware=hardware)
     if not len(case.line.steps):
         raise UsageError(
             f"{run.source}: no step and no collective was recorded" + (" in these steps" if steps else ""),
             hint="record at least one whole step; what was read: paceline show SOURCE",
         )
-    findings = [finding for rule in RULES for finding in rule(case)]
+    findings = [finding for rule in (*RULES, *own_rules) for finding in rule(case)]
     return Diagnosis(_about(case), ranked(_worth_saying(findings)), case.replay.residual)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from paceline.advice.knowledge import Entry
+
 SCHEMA = "paceline.diagnosis/1"
 SEVERITIES = ("high", "medium", "low", "info")
 
@@ -63,6 +65,8 @@ class Finding:
     at_least: str = "info"
     """Severity that the gain alone cannot lower."""
     at_most: str = "high"
+    entry: Entry | None = None
+    """What a rule of the user's own says; None = the knowledge base has it under the id."""
 
     @property
     def severity(self) -> str:

@@ -1,17 +1,24 @@
-"""The hardware profile: nominal link speeds, packet sizes and memory sizes, editable in one file."""
+"""The hardware profile: nominal link speeds, packet sizes, memory sizes and peak rates, editable in one file."""
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+
+from paceline.errors import FormatError
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+MOST_BYTES = 256 * 1024
+_KNOWN = {"generation", "transport", "memory", "peak_tflops"}
 
 
 @dataclass(frozen=True)
@@ -24,23 +31,96 @@ class Transport:
 
 @dataclass(frozen=True)
 class Hardware:
-    transports: dict[str, Transport]
+    transports: Mapping[str, Transport]
     memory_gib: tuple[float, ...]
+    peak_tflops: Mapping[str, float]
+    """By generation, matrix work in 16 bits."""
+    generation: str = ""
+    """Of the cards that recorded; "" = nobody said."""
 
     def memory_for(self, peak: int) -> int:
         """The smallest usual device memory that holds a peak, in bytes."""
         return next((int(size * 2**30) for size in self.memory_gib if size * 2**30 >= peak), peak)
 
+    @property
+    def peak_rate(self) -> float | None:
+        """FLOP/s of one card, None where the generation was not named."""
+        return self.peak_tflops[self.generation] * 1e12 if self.generation else None
 
-@lru_cache
-def load_hardware(path: Path | None = None) -> Hardware:
-    data: dict[str, Any] = tomllib.loads((path or Path(__file__).with_name("hardware.toml")).read_text())
+    @property
+    def nominal_speeds(self) -> dict[str, float]:
+        """GB/s each transport reaches with large packets."""
+        return {name: transport.bandwidth for name, transport in self.transports.items()}
+
+
+@cache
+def usual_hardware() -> Hardware:
+    """What `hardware.toml` beside this file says."""
+    return _hardware(_usual(), Path("hardware.toml"))
+
+
+def load_hardware(path: Path) -> Hardware:
+    """A user's own profile; what it leaves out is as in ours. FormatError names the file and the key."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise FormatError(f"{path}: larger than {MOST_BYTES // 1024} KB; a profile is a page of text", file=path)
+        own = tomllib.loads(content.decode())
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read: {error.strerror}", file=path) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise FormatError(f"{path}: not TOML in UTF-8: {error}", file=path) from error
+    for key in own.keys() - _KNOWN:
+        raise FormatError(f"{path}: {key}: unknown key; known: {', '.join(sorted(_KNOWN))}", file=path)
+    return _hardware(_laid_over(_usual(), own), path)
+
+
+def _usual() -> dict[str, object]:
+    text = (files("paceline.advice") / "hardware.toml").read_text(encoding="utf-8")
+    usual: dict[str, object] = tomllib.loads(text)
+    return usual
+
+
+def _laid_over(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _laid_over(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _hardware(data: Mapping[str, object], path: Path) -> Hardware:
     transports = {
-        name: Transport(float(entry["bandwidth"]), int(entry["packet"])) for name, entry in data["transport"].items()
+        name: Transport(
+            _positive(entry.get("bandwidth"), f"transport.{name}.bandwidth", path),
+            int(_positive(entry.get("packet"), f"transport.{name}.packet", path)),
+        )
+        for name in _table(data, "transport", path)
+        for entry in [_table(_table(data, "transport", path), name, path, f"transport.{name}")]
     }
-    return Hardware(transports, tuple(sorted(float(size) for size in data["memory"]["sizes"])))
+    sizes = _table(data, "memory", path).get("sizes")
+    if not isinstance(sizes, list):
+        raise FormatError(f"{path}: memory.sizes: expected a list of GiB, got {sizes!r}", file=path)
+    peaks = {
+        name: _positive(value, f"peak_tflops.{name}", path) for name, value in _table(data, "peak_tflops", path).items()
+    }
+    generation = data.get("generation", "")
+    if not isinstance(generation, str) or (generation and generation not in peaks):
+        known = ", ".join(peaks)
+        raise FormatError(f"{path}: generation: {generation!r} is not in [peak_tflops]; known: {known}", file=path)
+    memory = tuple(sorted(_positive(size, "memory.sizes", path) for size in sizes))
+    return Hardware(transports, memory, peaks, generation)
 
 
-def nominal_speeds() -> dict[str, float]:
-    """GB/s each transport reaches with large packets."""
-    return {name: transport.bandwidth for name, transport in load_hardware().transports.items()}
+def _table(data: Mapping[str, object], key: str, path: Path, named: str = "") -> Mapping[str, object]:
+    value = data.get(key)
+    if not isinstance(value, dict):
+        raise FormatError(f"{path}: {named or key}: expected a table, got {value!r}", file=path)
+    return value
+
+
+def _positive(value: object, key: str, path: Path) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise FormatError(f"{path}: {key}: expected a number above 0, got {value!r}", file=path)
+    return float(value)

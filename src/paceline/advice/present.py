@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from paceline.advice.finding import SCHEMA, Diagnosis, Finding, Subject
-from paceline.advice.knowledge import load_entry
+from paceline.advice.knowledge import Text, load_entry
 
 _MOST_NAMED = 8
 
@@ -22,8 +22,26 @@ def as_json(diagnosis: Diagnosis, language: str) -> dict[str, Any]:
 
 
 def title(finding: Finding, language: str) -> str:
-    text = load_entry(finding.id).text(language)
+    text = _text(finding, language)
     return text.title_for(who=who(finding.subject, language), amount=finding.amount, detail=finding.detail)
+
+
+def advice(finding: Finding, language: str) -> tuple[str, ...]:
+    return _text(finding, language).advice
+
+
+def proof(finding: Finding, language: str) -> str:
+    """The evidence in one line."""
+    peers = "同类" if language == "zh" else "peers"
+    return " · ".join(
+        f"{entry.metric} {entry.value:g} {entry.unit}".rstrip()
+        + (f" ({peers} {entry.peers:g})" if entry.peers is not None else "")
+        for entry in finding.evidence
+    )
+
+
+def _text(finding: Finding, language: str) -> Text:
+    return (finding.entry or load_entry(finding.id)).text(language)
 
 
 def who(subject: Subject, language: str) -> str:
@@ -61,7 +79,6 @@ def _join(values: tuple[object, ...]) -> str:
 
 
 def _finding(finding: Finding, language: str) -> dict[str, Any]:
-    text = load_entry(finding.id).text(language)
     subject = asdict(finding.subject)
     return {
         "id": finding.id,
@@ -76,6 +93,6 @@ def _finding(finding: Finding, language: str) -> dict[str, Any]:
         },
         "title": title(finding, language),
         "evidence": [asdict(entry) for entry in finding.evidence],
-        "advice": list(text.advice),
+        "advice": list(advice(finding, language)),
         "see": f"kb/{finding.id}",
     }

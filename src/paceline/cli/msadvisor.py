@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from paceline.advice.engine import diagnose
-from paceline.advice.hardware import nominal_speeds
+from paceline.advice.hardware import usual_hardware
 from paceline.advice.present import as_json
 from paceline.cli.language import Language, is_chinese
 from paceline.cli.source import StoreOption, WorkersOption, opened, say_warnings
@@ -50,7 +50,7 @@ def msadvisor(
         # Last, because the page may not be built: the result is safe by then.
         page = target / "visualization" / "hccl_analysis_result.html"
         diagnoses = {tongue: as_json(diagnosis, tongue) for tongue in ("en", "zh")}
-        write_html(report_data(run, diagnoses, nominal=nominal_speeds()), page, language=language)
+        write_html(report_data(run, diagnoses, nominal=usual_hardware().nominal_speeds), page, language=language)
         typer.echo(f"visualization and hccl_analysis_result.html saved in {page.parent}")
 
 

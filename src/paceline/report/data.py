@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from paceline.report import breakdown, communication, wires
-from paceline.report.table import Table, query
+from paceline.analysis import collectives, links, memory, steps
+from paceline.analysis.table import Table, query
 from paceline.run.run import Run
 
 Diagnosis = Mapping[str, object]
@@ -41,7 +41,7 @@ def report_data(
     chosen = _chosen_steps(diagnoses)
     ranks = _ranks(run)
     warnings = _warnings(run, diagnoses)
-    all_links, unplaced_links = wires.link_counts(run, chosen)
+    all_links, unplaced_links = links.link_counts(run, chosen)
     return ReportData(
         diagnoses=diagnoses,
         source=str(run.source),
@@ -59,17 +59,17 @@ def report_data(
 
 def _tables(run: Run, chosen: str) -> dict[str, Table]:
     return {
-        "breakdown": breakdown.rank_breakdown(run, chosen),
-        "steps": breakdown.step_times(run, chosen),
-        "memory": breakdown.memory_peaks(run),
-        "collectives": communication.collective_classes(run, chosen),
-        "arrivals": communication.arrivals(run, chosen),
-        "operators": communication.operator_names(run, chosen),
-        "operator_times": communication.operator_times(run, chosen),
-        "transports": wires.transports(run, chosen),
-        "links": wires.links(run, chosen),
-        "host_links": wires.host_links(run, chosen),
-        "packets": wires.packet_sizes(run, chosen),
+        "breakdown": steps.rank_breakdown(run, chosen),
+        "steps": steps.step_times(run, chosen),
+        "memory": memory.memory_peaks(run),
+        "collectives": collectives.collective_classes(run, chosen),
+        "arrivals": collectives.arrivals(run, chosen),
+        "operators": collectives.operator_names(run, chosen),
+        "operator_times": collectives.operator_times(run, chosen),
+        "transports": links.transports(run, chosen),
+        "links": links.links(run, chosen),
+        "host_links": links.host_links(run, chosen),
+        "packets": links.packet_sizes(run, chosen),
     }
 
 

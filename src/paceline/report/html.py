@@ -16,6 +16,7 @@ from pathlib import Path
 from paceline.errors import PacelineError
 from paceline.report.data import ReportData
 from paceline.report.masking import masked
+from paceline.report.table import packed
 
 STATIC = Path(__file__).parent / "static"
 LANGUAGES = ("en", "zh")
@@ -118,7 +119,7 @@ def document(report: ReportData, language: str) -> dict[str, object]:
         "all_links": report.all_links,
         "unplaced_links": report.unplaced_links,
         "diagnoses": _finite(report.diagnoses),
-        "tables": {name: table.packed() for name, table in report.tables.items()},
+        "tables": {name: packed(table) for name, table in report.tables.items()},
     }
 
 

@@ -1,18 +1,14 @@
-"""A table on its way to a page: named columns of equal length, packed small."""
+"""A table on its way to a page, packed small."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
-import duckdb
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
-Texts = Sequence[str | None]
+from paceline.analysis.table import Numbers, Source, Table, Texts, query
+
+__all__ = ["Numbers", "Source", "Table", "Texts", "pack_numbers", "packed", "query"]
 
 _LISTED = 24
 """Columns up to this length are written as plain JSON lists, which people can read."""
@@ -24,46 +20,10 @@ _KINDS: tuple[tuple[str, str, float, float], ...] = (
 )
 
 
-class Source(Protocol):
-    """Where tables are asked: a Run, or a copy of its tables that answers faster."""
-
-    def sql(self, query: str, /) -> duckdb.DuckDBPyRelation: ...
-
-
-@dataclass(frozen=True)
-class Table:
-    """Numbers are float64 with NaN for unknown; texts are lists with None for unknown."""
-
-    numbers: Mapping[str, Numbers]
-    texts: Mapping[str, Texts]
-
-    @property
-    def length(self) -> int:
-        return next((len(column) for column in (*self.numbers.values(), *self.texts.values())), 0)
-
-    def map_texts(self, change: Callable[[str], str]) -> Table:
-        texts = {
-            name: [None if text is None else change(text) for text in column] for name, column in self.texts.items()
-        }
-        return Table(self.numbers, texts)
-
-    def packed(self) -> dict[str, object]:
-        """As JSON: lists, base64 of little-endian typed arrays, and dictionaries for texts that repeat."""
-        columns: dict[str, object] = {name: pack_numbers(column) for name, column in self.numbers.items()}
-        return columns | {name: _pack_texts(column) for name, column in self.texts.items()}
-
-
-def query(run: Source, select: str) -> Table:
-    """The result of one SELECT as columns."""
-    numbers: dict[str, Numbers] = {}
-    texts: dict[str, Texts] = {}
-    for name, values in run.sql(select).fetchnumpy().items():
-        if values.dtype == object:
-            unknown = np.ma.getmaskarray(np.ma.asarray(values))
-            texts[name] = [None if skip else str(value) for value, skip in zip(values, unknown, strict=True)]
-        else:
-            numbers[name] = np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan)
-    return Table(numbers, texts)
+def packed(table: Table) -> dict[str, object]:
+    """As JSON: lists, base64 of little-endian typed arrays, and dictionaries for texts that repeat."""
+    columns: dict[str, object] = {name: pack_numbers(column) for name, column in table.numbers.items()}
+    return columns | {name: _pack_texts(column) for name, column in table.texts.items()}
 
 
 def pack_numbers(column: Numbers) -> object:

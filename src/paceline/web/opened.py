@@ -21,7 +21,7 @@ import msgspec
 from paceline.advice.case import Case
 from paceline.advice.engine import diagnose
 from paceline.advice.finding import Diagnosis
-from paceline.advice.hardware import nominal_speeds
+from paceline.advice.hardware import usual_hardware
 from paceline.advice.present import as_json
 from paceline.analysis.compare import Measured, measure
 from paceline.errors import PacelineError, UsageError
@@ -153,7 +153,7 @@ class OpenRun:
             # A recording without a single step is shown all the same, and the page says why nothing was concluded.
             self.undiagnosed = str(error)
         texts = {language: as_json(self.diagnosis, language) for language in LANGUAGES} if self.diagnosis else {}
-        self._report = report_data(run, texts, nominal=nominal_speeds())
+        self._report = report_data(run, texts, nominal=usual_hardware().nominal_speeds)
         self._documents = {language: self._document(language) for language in LANGUAGES}
 
     def _document(self, language: str) -> bytes:

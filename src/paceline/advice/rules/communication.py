@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Subject
-from paceline.advice.hardware import load_hardware
 from paceline.analysis.fixes import faster_transfers
 
 SMALL_SHARE = 0.5
@@ -38,7 +37,7 @@ def small_packets(case: Case) -> list[Finding]:
         WHERE count > 0 AND transport <> 'SDMA' GROUP BY ALL ORDER BY ALL
         """
     )
-    for transport, nominal in load_hardware().transports.items():
+    for transport, nominal in case.hardware.transports.items():
         mine = [(size, size * count, time) for kind, size, count, time in rows if kind == transport]
         moved, time = sum(row[1] for row in mine), sum(row[2] for row in mine)
         small = [row for row in mine if row[0] < nominal.packet]

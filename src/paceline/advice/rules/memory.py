@@ -6,7 +6,6 @@ import numpy as np
 
 from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Subject
-from paceline.advice.hardware import load_hardware
 from paceline.analysis.fixes import less_own
 
 FULL = 0.95
@@ -14,9 +13,8 @@ UNEVEN = 0.25
 
 
 def memory_pressure(case: Case) -> list[Finding]:
-    hardware = load_hardware()
     rows = [
-        (rank, peak, capacity or hardware.memory_for(peak))
+        (rank, peak, capacity or case.hardware.memory_for(peak))
         for rank, peak, capacity in case.rows("SELECT rank, peak, capacity FROM ranks_memory WHERE peak IS NOT NULL")
     ]
     full = [(rank, peak / capacity) for rank, peak, capacity in rows if capacity and peak / capacity >= FULL]

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paceline.report import breakdown
-from paceline.report.table import Source, Table, query
+from paceline.analysis import memory, steps
+from paceline.analysis.table import Source, Table, query
 from paceline.web.columns import Column, encode
 from paceline.web.service import BINARY, PROBLEMS, Opened, ask, binary
 
@@ -31,7 +31,7 @@ def to_bytes(table: Table, **extra: object) -> bytes:
 async def step_breakdown(request: Request, opened: Opened, step: Step = None) -> Response:
     """Per rank the parts of a step, ms: rank, step, compute, overlapped, exposed, waiting, tail, free, data."""
     chosen = "true" if step is None else f"step = {step}"
-    return binary(await ask(request, opened, lambda snapshot: to_bytes(breakdown.rank_breakdown(snapshot, chosen))))
+    return binary(await ask(request, opened, lambda snapshot: to_bytes(steps.rank_breakdown(snapshot, chosen))))
 
 
 @router.get("/runs/{run_id}/charts/communication", responses=PROBLEMS | BINARY, response_class=Response)
@@ -96,31 +96,7 @@ async def resources(request: Request, opened: Opened) -> Response:
 @router.get("/runs/{run_id}/charts/memory", responses=PROBLEMS | BINARY, response_class=Response)
 async def memory_curve(request: Request, opened: Opened, rank: Rank) -> Response:
     """A rank's memory: by time (s since its first sample) or by node of the graph; the peak of every point is kept."""
-    return binary(await ask(request, opened, lambda snapshot: _memory(snapshot, rank)))
-
-
-def _memory(source: Source, rank: int) -> bytes:
-    return to_bytes(
-        query(
-            source,
-            f"""
-            WITH
-            points AS (
-                SELECT coalesce(name, '') AS name, kind, coalesce((time - min(time) OVER ()) / 1e9, position) AS x,
-                       allocated, reserved, active
-                FROM memory WHERE rank = {rank} AND kind IN ('sample', 'node') AND (time IS NOT NULL OR position IS NOT NULL)
-            ),
-            placed AS (
-                SELECT *, floor(x / nullif(max(x) OVER (), 0) * {MOST_POINTS}) AS pixel,
-                       if(kind = 'node', '', name) AS series
-                FROM points
-            )
-            SELECT series, kind, min(x) AS x, max(allocated) AS allocated, max(reserved) AS reserved,
-                   max(active) AS active, arg_max(name, allocated) AS name
-            FROM placed GROUP BY series, kind, pixel ORDER BY series, x
-            """,
-        )
-    )
+    return binary(await ask(request, opened, lambda snapshot: to_bytes(memory.memory_curve(snapshot, rank))))
 
 
 @router.get("/runs/{run_id}/charts/counters", responses=PROBLEMS | BINARY, response_class=Response)

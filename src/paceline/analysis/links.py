@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.report.table import Source, Table, query
+from paceline.analysis.table import Source, Table, query
 
 MOST_LINKS = 150_000
 """Above this (a dense all-to-all of 400 ranks) only the busiest links are drawn singly; host pairs stay complete."""

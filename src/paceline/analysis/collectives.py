@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.report.table import Source, Table, query
+from paceline.analysis.table import Source, Table, query
 
 _KINDS = 'kinds AS (SELECT "group", any_value(kind) AS kind, count(DISTINCT rank) AS size FROM groups GROUP BY "group")'
 
