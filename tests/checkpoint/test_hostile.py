@@ -85,6 +85,29 @@ def test_a_strategy_of_another_run_is_refused(tmp_path: Path, layout: dict[str, 
     refused(tmp_path, said, Request(str(source), str(tmp_path / "b"), strategy(tmp_path / "s", layout)))
 
 
+def test_a_strategy_that_fits_by_chance_is_refused(tmp_path: Path) -> None:
+    """Shapes agree with a pipeline's strategy and with one of four ranks; who holds what does not."""
+    pipeline = [{"w": Layout((2,), ((0,), ()))}, {"v": Layout((2,), ((0,), ()))}]
+    flat = {"w": Layout((2, 2), ((1,), ())), "v": Layout((2, 2), ((1,), ()))}
+    arrays = {"w": ARRAY, "v": ARRAY}
+    one, two = write_ranks(tmp_path / "a", arrays, pipeline), write_ranks(tmp_path / "b", arrays, [flat])
+    wrong = Request(str(one), str(tmp_path / "c"), strategy(tmp_path / "s", flat))
+    refused(tmp_path, r"net_0\.ckpt: lacks v, which the strategy places on rank 0", wrong)
+    wrong = Request(str(two), str(tmp_path / "c"), strategy(tmp_path / "t", *pipeline))
+    refused(tmp_path, r"net_0\.ckpt: holds v, which the strategy does not place on stage 0", wrong)
+
+
+def test_ckpt_files_without_replicas_must_be_announced(tmp_path: Path) -> None:
+    source = write_ranks(tmp_path / "a", {"w": ARRAY, "v": ARRAY}, [{"w": PAIRS, "v": PAIRS}])
+    for rank, kept in ((2, "w"), (3, "w")):
+        path = source / f"rank_{rank}" / f"net_{rank}.ckpt"
+        write_ckpt(path, {kept: read(path)[kept]})
+    s = strategy(tmp_path / "s", {"w": PAIRS, "v": PAIRS})
+    refused(tmp_path, "lacks v", Request(str(source), str(tmp_path / "b"), s))
+    transform(Request(str(source), str(tmp_path / "b"), s, once=True))
+    assert same(read(tmp_path / "b" / "rank_0" / "checkpoint_0.ckpt")["v"], ARRAY)
+
+
 def test_a_target_that_does_not_divide_is_refused(tmp_path: Path) -> None:
     write_ckpt(tmp_path / "a" / "x.ckpt", {"w": random_array((6, 5), "float32", 0)})
     s = strategy(tmp_path / "s", {"w": COLUMNS})

@@ -19,6 +19,8 @@ from paceline.checkpoint.tensors import Container
 from paceline.errors import FormatError, PacelineError, UsageError
 
 _MOST_INDEX = 1 << 30
+_MOST_SHARED = 0.25
+"""Of a file's tensors may belong to other stages, as shared embeddings do."""
 
 
 @dataclass
@@ -124,10 +126,15 @@ class Checkpoint:
         return f": the checkpoint of rank {shown} is missing"
 
 
-def open_checkpoint(place: Place, strategy: Strategy | None = None, *, step: Step | None = None) -> Checkpoint:
-    """Ranks' directories with a strategy, a checkpoint 2.0, or full weights in one or several files."""
+def open_checkpoint(
+    place: Place, strategy: Strategy | None = None, *, step: Step | None = None, once: bool = False
+) -> Checkpoint:
+    """Ranks' directories with a strategy, a checkpoint 2.0, or full weights in one or several files.
+
+    `once`: of equal parts only one was saved (remove_redundancy); safetensors say so themselves.
+    """
     if place.single is not None:
-        return _ranked(place, {0: place.single}, strategy, [])
+        return _ranked(place, {0: place.single}, strategy, [], once)
     tracked = None
     if mindformers.TRACKER in place.items:
         tracked = place.read_all(mindformers.TRACKER, 64).decode("utf-8", "replace")
@@ -137,11 +144,13 @@ def open_checkpoint(place: Place, strategy: Strategy | None = None, *, step: Ste
     ranks = rank_files(place.items)
     if ranks:
         files, notes = choose(ranks, step)
-        return _ranked(place, files, strategy, notes)
+        return _ranked(place, files, strategy, notes, once)
     return _full(place, strategy, step)
 
 
-def _ranked(place: Place, files: Mapping[int, str], strategy: Strategy | None, notes: list[str]) -> Checkpoint:
+def _ranked(
+    place: Place, files: Mapping[int, str], strategy: Strategy | None, notes: list[str], once: bool
+) -> Checkpoint:
     ranks: dict[int, Container | list[Container]] = {
         rank: open_container(place.file(key)) for rank, key in files.items()
     }
@@ -154,7 +163,30 @@ def _ranked(place: Place, files: Mapping[int, str], strategy: Strategy | None, n
         raise PacelineError(
             f"{place.url}: the strategy names none of its tensors", hint="this strategy belongs to another model"
         )
+    if strategy is not None:
+        for rank, container in made.containers:
+            _check_belongs(made, strategy, rank, container, once)
     return made
+
+
+def _check_belongs(made: Checkpoint, strategy: Strategy, rank: int, container: Container, once: bool) -> None:
+    """Shapes may fit a wrong strategy by chance; who holds what does not."""
+    number = strategy.stage_of(rank)
+    stage = strategy.stages[number]
+    strangers = [name for name in container.tensors if name in strategy.names and name not in stage]
+    if len(strangers) > _MOST_SHARED * len(container.tensors):
+        raise PacelineError(
+            f"{container.file.name}: holds {strangers[0]}, which the strategy does not place on stage {number}",
+            hint="this strategy belongs to another run",
+        )
+    once = once or container.metadata.get("remove_redundancy") == "True"
+    lacking = [name for name in stage if name in made.parameters and name not in container.tensors]
+    if lacking and not once:
+        more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        raise PacelineError(
+            f"{container.file.name}: lacks {lacking[0]}{more}, which the strategy places on rank {rank}",
+            hint="this strategy belongs to another run; or say --remove_redundancy, if equal parts were saved only once",
+        )
 
 
 def _check_ranks(made: Checkpoint, strategy: Strategy) -> None:

@@ -29,6 +29,8 @@ class Request:
     target_strategy: str | None = None
     step: str | None = None
     """EPOCH_STEP; the newest that is complete otherwise."""
+    once: bool = False
+    """Of equal parts the source holds only one (remove_redundancy); safetensors say so themselves."""
     format: str | None = None
     prefix: str = "checkpoint_"
     crc: bool = False
@@ -40,7 +42,7 @@ def transform(request: Request, ranks: Sequence[int] | None = None) -> Outcome:
     """Cut a checkpoint anew: every rank of the target strategy, or just some."""
     strategy = read_strategy(request.target_strategy)
     with opened(request.source, memory=request.options.memory // 2) as place:
-        source = open_checkpoint(place, read_strategy(request.source_strategy), step=_step(request))
+        source = open_checkpoint(place, read_strategy(request.source_strategy), step=_step(request), once=request.once)
         need_strategy(source)
         form = _form(request, source)
         if strategy is None and form.shard_bytes:
@@ -53,7 +55,7 @@ def transform(request: Request, ranks: Sequence[int] | None = None) -> Outcome:
 def merge_lora(request: Request, scale: float) -> Outcome:
     """Full weights with LoRA added to them: merged_lora.ckpt (or .safetensors)."""
     with opened(request.source, memory=request.options.memory // 2) as place:
-        source = open_checkpoint(place, read_strategy(request.source_strategy), step=_step(request))
+        source = open_checkpoint(place, read_strategy(request.source_strategy), step=_step(request), once=request.once)
         need_strategy(source)
         tensors = lora.merged(source.full(), scale)
         return _write(full_frames(tensors, "merged_lora", _form(request, source), source.notes), source, request)

@@ -37,14 +37,14 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
 
 
-def verify(place: Place, strategy: Strategy | None, *, step: Step | None = None) -> Verdict:
+def verify(place: Place, strategy: Strategy | None, *, step: Step | None = None, once: bool = False) -> Verdict:
     verdict = Verdict()
     broken = list(_broken(place))
     verdict.problems += broken
     if broken:
         return verdict
     try:
-        checkpoint = open_checkpoint(place, strategy, step=step)
+        checkpoint = open_checkpoint(place, strategy, step=step, once=once)
     except PacelineError as error:
         verdict.problems.append(str(error))
         return verdict

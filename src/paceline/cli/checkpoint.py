@@ -45,6 +45,9 @@ Step = Annotated[str | None, typer.Option("--step", help="EPOCH_STEP of file nam
 Memory = Annotated[str, typer.Option("--memory", help="Memory to stay within.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, max=64, help="Threads.  [default: cores, at most 4]")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there with another content.")]
+Once = Annotated[
+    bool, typer.Option("--remove_redundancy", help="Of equal parts only one was saved (safetensors say so themselves).")
+]
 As = Annotated[Format | None, typer.Option("--format", help="[default: the source's]")]
 Json = Annotated[bool, typer.Option("--json", help="Result as JSON.")]
 
@@ -71,6 +74,7 @@ def transform(
         str | None, typer.Option("--shard-size", help="Full safetensors in files of this size, with an index (3G).")
     ] = None,
     crc: Annotated[bool, typer.Option("--crc", help="End .ckpt files with a checksum.")] = False,
+    once: Once = False,
     memory: Memory = "1G",
     workers: Workers = None,
     overwrite: Overwrite = False,
@@ -86,7 +90,7 @@ def transform(
 
     with progress_bar("writing") as show:
         request = Request(
-            src_ckpt_dir, dst_ckpt_dir, src_ckpt_strategy, dst_ckpt_strategy, step, format.value if format else None,
+            src_ckpt_dir, dst_ckpt_dir, src_ckpt_strategy, dst_ckpt_strategy, step, once, format.value if format else None,
             prefix, crc, size(shard_size) if shard_size else 0, _options(memory, workers, overwrite, show),
         )  # fmt: skip
         outcome = run(request, rank or None)
@@ -157,6 +161,7 @@ def merge_lora(
     strategy: Strategy = None,
     format: As = None,
     step: Step = None,
+    once: Once = False,
     memory: Memory = "1G",
     workers: Workers = None,
     overwrite: Overwrite = False,
@@ -250,7 +255,9 @@ def inspect(
 
 
 @checkpoint.command()
-def verify(source: From, strategy: Strategy = None, step: Step = None, as_json: Json = False) -> None:
+def verify(
+    source: From, strategy: Strategy = None, step: Step = None, once: Once = False, as_json: Json = False
+) -> None:
     """Check structure and checksums of every file, that no part is missing, and that replicas are equal.
 
     Example:  paceline checkpoint verify output/checkpoint --strategy output/strategy
@@ -261,7 +268,7 @@ def verify(source: From, strategy: Strategy = None, step: Step = None, as_json: 
     from paceline.checkpoint.verify import verify as check
 
     with opened(source) as place:
-        verdict = check(place, read_strategy(strategy), step=parse_step(step) if step else None)
+        verdict = check(place, read_strategy(strategy), step=parse_step(step) if step else None, once=once)
     if as_json:
         typer.echo(json.dumps(asdict(verdict), ensure_ascii=False))
     else:
