@@ -22,6 +22,8 @@ Bools = NDArray[np.bool_]
 PEER_TO_PEER = ("send", "receive", "send_receive")
 PAIR_TOLERANCE_NS = 500_000
 """Both ends of a transfer finish within this, on aligned clocks."""
+DISTANCE = 0.4
+"""Pairs as many ranks apart have at least this share of the votes of the most frequent distance."""
 NEIGHBOURS = 64
 """How many earlier and later ends are looked at."""
 HABIT = 0.5
@@ -178,17 +180,12 @@ class _Keys:
     def _pair_by_end(self, result: Ints, rows: Ints, *, combined: bool) -> None:
         """Partners finish together: nearest end on a rank it usually talks to, if each is the other's nearest.
 
-        Ranks of one stage finish at nearly the same time, so one coincidence proves nothing. Whose ends were nearest most
-        often does: a rank talks to few others, and to them all the time.
+        Ranks of one stage finish at nearly the same time, so one coincidence proves nothing: see _usual_pairs.
         """
         ordered = rows[np.argsort(self.end[rows], kind="stable")]
         around = {row: self._around(ordered, place, combined) for place, row in enumerate(ordered.tolist())}
         votes = Counter((int(self.rank[row]), int(self.rank[near[0]])) for row, near in around.items() if near)
-        both = {pair: count + votes[pair[::-1]] for pair, count in votes.items()}
-        most: dict[int, int] = {}
-        for pair, count in both.items():
-            most |= {rank: max(count, most.get(rank, 0)) for rank in pair}
-        usual = {pair for pair, count in both.items() if count >= HABIT * max(most[rank] for rank in pair)}
+        usual = _usual_pairs(votes)
         nearest = {}
         for row, near in around.items():
             fitting = (other for other in near if (int(self.rank[row]), int(self.rank[other])) in usual)
@@ -206,3 +203,21 @@ class _Keys:
         near = ordered[max(low, place - NEIGHBOURS) : min(high, place + NEIGHBOURS) + 1]
         possible = near[(self.rank[near] != self.rank[row]) & (combined | (self.op[near] != self.op[row]))]
         return possible[np.argsort(np.abs(self.end[possible] - self.end[row]), kind="stable")].tolist()  # type: ignore[no-any-return]
+
+
+def _usual_pairs(votes: Counter[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Who talks to whom, from whose ends were nearest how often.
+
+    A rank talks to few others and to them all the time, and everywhere in the cluster they are as many ranks apart.
+    """
+    both = {pair: count + votes[pair[::-1]] for pair, count in votes.items()}
+    most: dict[int, int] = {}
+    apart: Counter[int] = Counter()
+    for pair, count in both.items():
+        most |= {rank: max(count, most.get(rank, 0)) for rank in pair}
+        apart[abs(pair[0] - pair[1])] += count
+    return {
+        pair for pair, count in both.items()
+        if count >= HABIT * max(most[rank] for rank in pair)
+        and apart[abs(pair[0] - pair[1])] >= DISTANCE * max(apart.values())
+    }  # fmt: skip

@@ -106,6 +106,8 @@ class _Bounds:
         self._fill(rows)
         self.first, self.last = self._event_limits(events)
         self._fit()
+        if np.isnan(self.exposed).all() and np.isnan(self.overlapped).all():
+            self._overlap_with_kernels(run, events)
 
     def _fill(self, rows: list[tuple[int | None, ...]]) -> None:
         places = {rank: i for i, rank in enumerate(self.ranks.tolist())}
@@ -144,6 +146,34 @@ class _Bounds:
                 self.end[row, missing] = (begin + before + self.duration[row])[missing]
             bare = np.isnan(self.start[row]) & np.isfinite(self.first[row])
             self.start[row, bare], self.end[row, bare] = self.first[row, bare], self.last[row, bare]
+
+    def _overlap_with_kernels(self, run: Run, events: Events) -> None:
+        """Where no tool worked it out: how much computing happened during each step's communication."""
+        run.load(["kernels"])
+        columns = run.sql(
+            "SELECT rank, start, duration FROM kernels WHERE start IS NOT NULL AND duration IS NOT NULL "
+            "AND core IS DISTINCT FROM 'COMMUNICATION' ORDER BY rank, start"
+        ).fetchnumpy()
+        rank, step, inside = self.places(events)
+        kernel_rank = columns["rank"].astype(np.int64)
+        for place, number in enumerate(self.ranks.tolist()):
+            low, high = np.searchsorted(kernel_rank, [number, number + 1])
+            rows = np.flatnonzero(inside & (rank == place))
+            if low == high or not len(rows):
+                continue
+            start = columns["start"][low:high].astype(np.float64)
+            # Time spent computing before each moment; kernels of one rank follow each other.
+            times = np.stack([start, start + columns["duration"][low:high]], axis=1).ravel()
+            done = np.cumsum(np.concatenate([[0.0], np.where(np.arange(1, len(times)) % 2, np.diff(times), 0.0)]))
+            covered = np.interp(events.end[rows], times, done) - np.interp(events.start[rows], times, done)
+            self.overlapped[place] = np.bincount(step[rows], covered, minlength=len(self.steps))
+            # Events may run beside each other: what is left of the later one counts once.
+            before = np.concatenate([[0], np.maximum.accumulate(events.end[rows])[:-1]])
+            begin = np.minimum(np.maximum(events.start[rows], before), events.end[rows])
+            alone = (events.end[rows] - begin) - (
+                np.interp(events.end[rows], times, done) - np.interp(begin, times, done)
+            )
+            self.exposed[place] = np.bincount(step[rows], alone, minlength=len(self.steps))
 
     def with_ends(self, events: Events) -> Events:
         """The events with one more row per rank and step: its end."""
@@ -257,16 +287,12 @@ class _Lines:
         """A stream of its own: one after the other, beside the main line."""
         self.beside[rows] = True
         gaps = self.events.start[rows[1:]] - self.events.end[rows[:-1]]
-        queued = np.flatnonzero((gaps >= 0) & (gaps <= QUEUED_NS))
-        self.after[rows[queued + 1]], self.lag[rows[queued + 1]] = rows[queued], gaps[queued]
+        queued = np.flatnonzero((gaps >= -INSIDE_NS) & (gaps <= QUEUED_NS))
+        self.after[rows[queued + 1]], self.lag[rows[queued + 1]] = rows[queued], np.maximum(0, gaps[queued])
 
     def _recorded_own(self, rank: int, step: int) -> float:
         """ns of a step less the communication that nothing covered; nan where the recording does not tell."""
         exposed = float(self.bounds.exposed[rank, step])
-        if np.isnan(exposed) and not np.isnan(self.bounds.overlapped[rank, step]):
-            rows = np.flatnonzero((self.events.rank == rank) & (self.step == step))
-            communication = float((self.events.end[rows] - self.events.start[rows]).sum())
-            exposed = communication - float(self.bounds.overlapped[rank, step])
         return float(self.bounds.duration[rank, step]) - exposed
 
     def _hidden(self, rank: int, column: int, rows: Ints) -> int:
@@ -288,9 +314,9 @@ class _Lines:
             previous = last_of_tie.get(tie, -1)
             if previous >= 0 and self.beside[previous]:
                 gap = int(self.events.start[row] - self.events.end[previous])
-                if 0 <= gap <= QUEUED_NS:
+                if -INSIDE_NS <= gap <= QUEUED_NS:
                     self.beside[row] = True
-                    self.after[row], self.lag[row] = previous, gap
+                    self.after[row], self.lag[row] = previous, max(0, gap)
             last_of_tie[tie] = row
 
     def _chain(self, rank: int, rows: list[int]) -> None:
@@ -300,20 +326,21 @@ class _Lines:
         joins = self._last_beside(rows)
         pending: list[int] = []
         for row in rows:
+            begun = start[row] + INSIDE_NS  # timestamps are rounded, to as much as a microsecond
             for freed, earlier in waiting:
-                if free <= freed <= start[row]:
+                if free <= freed <= begun:
                     free, anchor = freed, earlier
-            waiting = [entry for entry in waiting if entry[0] > start[row]]
+            waiting = [entry for entry in waiting if entry[0] > begun]
             self.anchor[row], self.work[row] = anchor, max(0, int(start[row]) - free)
             if self.beside[row]:
                 if row in joins:
                     pending.append(row)
                 continue
-            ended = [other for other in pending if end[other] <= start[row]]
+            ended = [other for other in pending if end[other] <= begun]
             if ended:
                 self.after[row] = max(ended, key=lambda other: int(end[other]))
-                self.lag[row] = start[row] - end[self.after[row]]
-                pending = [other for other in pending if end[other] > start[row]]
+                self.lag[row] = max(0, start[row] - end[self.after[row]])
+                pending = [other for other in pending if end[other] > begun]
             waiting.append((max(int(end[row]), int(start[row] + self.overlap[row])), row))
 
     def _last_beside(self, rows: list[int]) -> set[int]:
@@ -350,9 +377,9 @@ class _Lines:
                 continue
             for place, work in anchors.items():
                 anchor = rows_of.get((rank, step, place), -1) if place else -1
-                if anchor >= 0 and self._free(anchor) <= self.events.start[row]:
+                if anchor >= 0 and self._free(anchor) <= self.events.start[row] + INSIDE_NS:
                     self.anchor[row] = anchor
-                    self.work[row] = min(work, int(self.events.start[row]) - self._free(anchor))
+                    self.work[row] = max(0, min(work, int(self.events.start[row]) - self._free(anchor)))
                     break
             else:  # queued on every rank: issued no earlier than the one before it
                 self.anchor[row], self.work[row] = self.anchor[before], self.work[before]

@@ -23,7 +23,7 @@ LARGE = 4_000_000
 """Bytes from which bandwidth decides, not latency."""
 
 Rows = NDArray[np.int64]
-EXPOSED = 0.04
+EXPOSED = 0.02
 """Gradient communication on the main line, as a share of the step, that overlap could hide."""
 HIDDEN = 0.3
 """Below this share of gradient communication hidden behind backward there is no overlap to speak of."""

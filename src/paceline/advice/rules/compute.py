@@ -20,6 +20,8 @@ SLOWER_CLOCK = 0.97
 OPERATOR_SHARE = 0.7
 """One operator explains a slow rank when it holds at least this share of the excess."""
 HOST_SHARE = 0.75
+SHADOW = 0.2
+"""Ranks with less than this share of the worst rank's excess are not named beside it."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ def slow_computing(case: Case) -> list[Finding]:
     slow = case.excess.habitual()
     if not slow:
         return []
+    # What a rank makes others wait is told from their work only so well: the little they have more may be its shadow.
+    slow = [place for place in slow if case.excess.usual[place] >= SHADOW * case.excess.usual[slow[0]]]
     hosts = _whole_hosts(case, slow)
     findings = [_host_finding(case, host, places) for host, places in hosts.items()]
     covered = {place for places in hosts.values() for place in places}

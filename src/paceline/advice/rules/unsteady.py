@@ -144,7 +144,7 @@ def _of_one_replica(case: Case) -> list[tuple[int, int]]:
     """
     declared = case.rows(pairs.format(which="a.kind IN ('tp', 'pp')"))
     summing = ", ".join(f"'{group}'" for group in gradient_groups(case)) or "NULL"
-    return declared or _talking(case) + case.rows(
+    return declared or _talking(case) or case.rows(
         pairs.format(which=f"a.kind = 'other' AND \"group\" NOT IN ({summing})")
     )
 
