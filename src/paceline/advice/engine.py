@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,11 +36,17 @@ def diagnose(
             hint="record at least one whole step; what was read: paceline show SOURCE",
         )
     findings = [finding for rule in (*RULES, *own_rules) for finding in rule(case)]
-    return Diagnosis(_about(case), ranked(_worth_saying(findings)), case.replay.residual)
+    said = [_addressed(finding, case) for finding in _worth_saying(findings)]
+    return Diagnosis(_about(case), ranked(said), case.replay.residual)
 
 
 def _worth_saying(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.gain.percent >= WORTH_SAYING or finding.at_least != "info"]
+
+
+def _addressed(finding: Finding, case: Case) -> Finding:
+    everybody = len(case.places) > 1 and {place.rank for place in case.places} <= set(finding.subject.ranks)
+    return replace(finding, everybody=everybody)
 
 
 def _about(case: Case) -> dict[str, Any]:

@@ -65,6 +65,8 @@ class Finding:
     at_least: str = "info"
     """Severity that the gain alone cannot lower."""
     at_most: str = "high"
+    everybody: bool = False
+    """The subject names all ranks there are."""
     entry: Entry | None = None
     """What a rule of the user's own says; None = the knowledge base has it under the id."""
 

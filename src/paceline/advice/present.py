@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from paceline.advice.finding import SCHEMA, Diagnosis, Finding, Subject
+from paceline.advice.chinese import DETAILS, METRICS, UNITS, in_chinese
+from paceline.advice.finding import SCHEMA, Diagnosis, Evidence, Finding, Subject
 from paceline.advice.knowledge import Text, load_entry
 
 _MOST_NAMED = 8
@@ -23,7 +24,9 @@ def as_json(diagnosis: Diagnosis, language: str) -> dict[str, Any]:
 
 def title(finding: Finding, language: str) -> str:
     text = _text(finding, language)
-    return text.title_for(who=who(finding.subject, language), amount=finding.amount, detail=finding.detail)
+    detail = in_chinese(finding.detail, DETAILS) if language == "zh" else finding.detail
+    whom = replace(finding.subject, ranks=()) if finding.everybody else finding.subject
+    return text.title_for(who=who(whom, language), amount=finding.amount, detail=detail)
 
 
 def advice(finding: Finding, language: str) -> tuple[str, ...]:
@@ -36,6 +39,16 @@ def proof(finding: Finding, language: str) -> str:
     return " · ".join(
         f"{entry.metric} {entry.value:g} {entry.unit}".rstrip()
         + (f" ({peers} {entry.peers:g})" if entry.peers is not None else "")
+        for entry in evidence(finding, language)
+    )
+
+
+def evidence(finding: Finding, language: str) -> tuple[Evidence, ...]:
+    """With metrics and units named in this language."""
+    if language != "zh":
+        return finding.evidence
+    return tuple(
+        replace(entry, metric=in_chinese(entry.metric, METRICS), unit=in_chinese(entry.unit, UNITS))
         for entry in finding.evidence
     )
 
@@ -92,7 +105,7 @@ def _finding(finding: Finding, language: str) -> dict[str, Any]:
             "percent": round(finding.gain.percent, 2),
         },
         "title": title(finding, language),
-        "evidence": [asdict(entry) for entry in finding.evidence],
+        "evidence": [asdict(entry) for entry in evidence(finding, language)],
         "advice": list(advice(finding, language)),
         "see": f"kb/{finding.id}",
     }
