@@ -34,6 +34,8 @@ INSIDE_NS = 2_000
 SUMS = frozenset({"all_reduce", "reduce_scatter"})
 ALONE_HIDDEN = 0.3
 """Share of a lone group's communication that computing covers, from which it runs beside the main line."""
+BEHIND = 0.05
+"""Of the time that may lie before or behind a step's events, the share that lies behind."""
 QUEUED_NS = 10_000
 """An event that starts within this after the one before it in its group had been waiting for it."""
 
@@ -140,7 +142,10 @@ class _Bounds:
                 before = np.concatenate([[0.0], np.cumsum(np.nan_to_num(self.duration[row]))[:-1]])
                 usable = known & np.isfinite(self.first[row])
                 # Nothing is known to happen before a step's first device work, so its first event comes after that.
-                begin = (self.first[row] - np.nan_to_num(self.head[row]) - before)[usable].min()
+                latest = (self.first[row] - np.nan_to_num(self.head[row]) - before)[usable].min()
+                earliest = (self.last[row] - self.duration[row] - before)[usable].max()
+                # Forward and backward come before the sum of gradients, only the optimizer comes behind it.
+                begin = latest if earliest > latest else earliest + BEHIND * (latest - earliest)
                 missing = known & np.isnan(self.start[row])
                 self.start[row, missing] = (begin + before)[missing]
                 self.end[row, missing] = (begin + before + self.duration[row])[missing]
