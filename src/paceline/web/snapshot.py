@@ -118,11 +118,12 @@ class Snapshot:
 
 def make_snapshot(run: Run, scratch: Path) -> None:
     """Read what is needed and copy it; `scratch` is a directory of ours."""
+    connection = run.connection
+    # Before anything is read: once used, the directory cannot be changed.
+    connection.execute("SET temp_directory = ?", [str(scratch / "spill")])
+    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
     run.load(READ)
     file = str(scratch / "web.duckdb").replace("'", "''")
-    connection = run.connection
-    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
-    connection.execute("SET temp_directory = ?", [str(scratch / "spill")])
     connection.execute(f"ATTACH '{file}' AS web")
     for name, select in (_COPIES | _SUMS).items():
         connection.execute(f"CREATE TABLE web.{name} AS {select}")

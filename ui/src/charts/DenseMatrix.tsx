@@ -5,7 +5,7 @@ import { useText } from "../i18n/text";
 import { variable } from "./color";
 import { drawAxes, LEFT, rightOf, topOf, type Axis } from "./matrixAxes";
 import { cellImage } from "./pixels";
-import { ThemeContext, useCanvas } from "./useCanvas";
+import { ThemeContext, timed, useCanvas } from "./useCanvas";
 import { around, move, whole, zoom, type Viewport } from "./viewport";
 
 export interface Spot {
@@ -42,7 +42,7 @@ export function DenseMatrix({ axis, values, marked, target, tip, label, onPick }
   const drag = useRef<{ x: number; y: number; view: Viewport; moved: boolean } | null>(null);
   const few = useMemo(() => values.reduce((known, value) => known + (value === value ? 1 : 0), 0) < FEW * values.length, [values]);
   const thin = few && view.span > THIN;
-  const image = useMemo(() => cellImage(values, count, count, theme, thin), [values, count, theme, thin]);
+  const image = useMemo(() => timed("cells", () => cellImage(values, count, count, theme, thin)), [values, count, theme, thin]);
   useEffect(() => setView(target && count > 48 ? around(target, count, 32) : whole(count)), [target, count]);
   const draw = useCallback(
     (context: CanvasRenderingContext2D, width: number, height: number) => {

@@ -3,7 +3,7 @@ import { useCallback, useContext, useMemo, useState } from "preact/hooks";
 import { hideTip, showTip, type Tip } from "../components/tooltip";
 import { variable } from "./color";
 import { cellImage } from "./pixels";
-import { ThemeContext, useCanvas } from "./useCanvas";
+import { ThemeContext, timed, useCanvas } from "./useCanvas";
 
 interface HeatMapProps {
   /** Row after row, 0..1 on the colour scale, NaN unknown. */
@@ -26,7 +26,7 @@ const BOTTOM = 22;
 export function HeatMap({ values, columns, rows, boundaries, columnLabel, rowLabel, marked, tip, label, onPick }: HeatMapProps) {
   const theme = useContext(ThemeContext);
   const [cursor, setCursor] = useState<{ column: number; row: number } | null>(null);
-  const image = useMemo(() => cellImage(values, columns, rows, theme), [values, columns, rows, theme]);
+  const image = useMemo(() => timed("cells", () => cellImage(values, columns, rows, theme)), [values, columns, rows, theme]);
   const tall = Math.min(22, Math.max(5, Math.round(260 / Math.max(1, rows)))) * rows;
   const draw = useCallback(
     (context: CanvasRenderingContext2D, width: number) => {

@@ -8,7 +8,7 @@ import {
   type PathSegment, type Tile, type View,
 } from "./timelineDrawing";
 import { variable } from "./color";
-import { ThemeContext, useWidth } from "./useCanvas";
+import { ThemeContext, timed, useWidth } from "./useCanvas";
 
 export interface Selection extends View {
   lanes: LaidLane[];
@@ -95,12 +95,14 @@ export function Timeline(props: TimelineProps) {
     context.fillStyle = variable("card");
     context.fillRect(0, 0, width, height);
     const frame: Frame = { context, width, height, view, scroll: top, colors: palette() };
-    drawAxis(frame);
-    if (tile) drawSlices(frame, lanes, tile, hits(tile, props.search));
-    if (props.path.length) drawPath(frame, props.path, (rank) => pathY(layout, rank));
-    if (selection) drawSelection(frame, selection);
-    drawGutter(frame, lanes, { open: props.open, marked: props.marked, cursor, words: props.words, foldable: props.foldable });
-    if (most > 0) drawScrollBar(frame, layout.height, top);
+    timed("timeline", () => {
+      drawAxis(frame);
+      if (tile) drawSlices(frame, lanes, tile, hits(tile, props.search));
+      if (props.path.length) drawPath(frame, props.path, (rank) => pathY(layout, rank));
+      if (selection) drawSelection(frame, selection);
+      drawGutter(frame, lanes, { open: props.open, marked: props.marked, cursor, words: props.words, foldable: props.foldable });
+      if (most > 0) drawScrollBar(frame, layout.height, top);
+    });
     canvas.dataset["drawn"] = String(tile ? tile.start.length : 0);
   }, [tile, view, top, width, height, layout, theme, props.path, props.search, props.marked, props.open, selection, cursor]);
 

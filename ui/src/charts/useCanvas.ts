@@ -23,7 +23,7 @@ export function useCanvas(draw: Draw, height: number | ((width: number) => numbe
     canvas.style.height = `${tall}px`;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, tall);
-    draw(context, width, tall);
+    timed("draw", () => draw(context, width, tall));
   }, [draw, width, tall, theme]);
   return { ref, width, height: tall };
 }
@@ -40,4 +40,12 @@ export function useWidth(ref: RefObject<HTMLElement>): number {
     return () => observer.disconnect();
   }, [ref]);
   return width;
+}
+
+/** Shows up in the browser's performance tools, and in benchmarks/web.py. */
+export function timed<T>(name: string, work: () => T): T {
+  const start = performance.now();
+  const result = work();
+  performance.measure(`paceline ${name}`, { start, end: performance.now() });
+  return result;
 }
