@@ -65,6 +65,7 @@ bench: $(STAMP) venv-mindspore ## us and the peers side by side
 	$(BIN)/python benchmarks/ingest.py
 	-$(BIN)/python benchmarks/diagnose.py
 	$(BIN)/python benchmarks/transfer.py
+	$(BIN)/python benchmarks/web.py
 	$(BIN)/python benchmarks/checkpoint.py
 
 clean: ## remove what make made
