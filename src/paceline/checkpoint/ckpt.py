@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from math import prod
 
 from paceline.checkpoint.box import Shape
-from paceline.checkpoint.dtypes import TEXT, DType, label, named, refuse_in_ckpt
+from paceline.checkpoint.dtypes import TEXT, DType, label, named
 from paceline.checkpoint.files import SourceFile
 from paceline.checkpoint.frame import Frame, Wanted
 from paceline.checkpoint.tensors import Container, Extent, Stored, damaged
-from paceline.errors import FormatError
+from paceline.errors import FormatError, PacelineError
 from paceline.protobuf import bytes_field, bytes_head, integer, number_field, read_varint
 
 FORMAT = "ckpt"
 PART = 512 << 20
 _CRC = b"crc_num"
-_TRAILER = len(_CRC) + 10
+TRAILER = len(_CRC) + 10
 _HEAD = 4096
 _MOST_AXES = 32
 _BYTES, _VARINT = 2, 0
@@ -57,7 +57,7 @@ def frame(key: str, tensors: Iterable[Wanted], *, crc: bool = False) -> Frame:
             out.literal(_head(tensor, length))
             out.payload(tensor, start, length)
     if crc:
-        out.crc_trailer()
+        out.end_with_crc(TRAILER)
     return out
 
 
@@ -67,7 +67,9 @@ def crc_trailer(crc: int) -> bytes:
 
 def _head(tensor: Wanted, length: int) -> bytes:
     if not tensor.dtype.name:
-        raise refuse_in_ckpt(tensor.name, tensor.dtype)
+        raise PacelineError(
+            f"{tensor.name}: .ckpt files cannot hold {label(tensor.dtype)}", hint="use --format safetensors"
+        )
     dims = (0,) if tensor.dtype.name == TEXT else tensor.shape
     inner = b"".join(number_field(1, extent) for extent in dims) + bytes_field(2, tensor.dtype.name.encode())
     inner += bytes_head(3, length)
@@ -192,8 +194,8 @@ def _checked(file: SourceFile, stored: Stored) -> Stored:
 
 
 def _trailer(file: SourceFile) -> tuple[int | None, int]:
-    if file.size >= _TRAILER:
-        tail = bytes(file.read(file.size - _TRAILER, _TRAILER))
+    if file.size >= TRAILER:
+        tail = bytes(file.read(file.size - TRAILER, TRAILER))
         if tail.startswith(_CRC):
-            return int.from_bytes(tail[len(_CRC) :], "big"), file.size - _TRAILER
+            return int.from_bytes(tail[len(_CRC) :], "big"), file.size - TRAILER
     return None, file.size

@@ -7,8 +7,6 @@ from paceline.checkpoint.files import SourceFile
 from paceline.checkpoint.tensors import Container
 from paceline.errors import FormatError
 
-FORMATS = (ckpt.FORMAT, safetensors.FORMAT)
-"""Those that are written."""
 SUFFIXES = (".ckpt", ".safetensors", ".pt", ".pth", ".bin")
 
 

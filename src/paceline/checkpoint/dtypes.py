@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.errors import PacelineError
-
 
 @dataclass(frozen=True)
 class DType:
@@ -59,7 +57,3 @@ def rank(dtype: DType) -> int:
 
 def label(dtype: DType) -> str:
     return dtype.name or dtype.safetensors
-
-
-def refuse_in_ckpt(tensor: str, dtype: DType) -> PacelineError:
-    return PacelineError(f"{tensor}: .ckpt files cannot hold {label(dtype)}", hint="use --format safetensors")

@@ -67,8 +67,8 @@ class Frame:
     size: int = 0
     _starts: list[int] = field(default_factory=list)
     _parts: list[bytes | Payload] = field(default_factory=list)
-    trailing_crc: bool = False
-    """The file ends with the CRC of everything before it."""
+    trailer: int = 0
+    """Bytes at the end that hold the CRC of everything before them."""
 
     def literal(self, data: bytes) -> None:
         if self._parts and isinstance(self._parts[-1], bytes):
@@ -81,14 +81,14 @@ class Frame:
         if length:
             self._add(Payload(tensor, start, length), length)
 
-    def crc_trailer(self) -> None:
-        self.trailing_crc = True
-        self.size += 17
+    def end_with_crc(self, length: int) -> None:
+        self.trailer = length
+        self.size += length
 
     @property
     def body(self) -> int:
         """Bytes before the trailer."""
-        return self.size - 17 if self.trailing_crc else self.size
+        return self.size - self.trailer
 
     @property
     def tensors(self) -> list[Wanted]:

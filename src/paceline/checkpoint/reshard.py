@@ -21,7 +21,7 @@ import numpy as np
 from paceline.checkpoint.chunks import Chunk, Work, chunks_in_step, content_crc
 from paceline.checkpoint.files import BlockCache, LocalFile, RemoteFile, SourceFile
 from paceline.checkpoint.frame import Frame, Piece, Wanted
-from paceline.checkpoint.gather import gather
+from paceline.checkpoint.gather import WINDOW, gather
 from paceline.checkpoint.writers import LocalWriter, RemoteWriter, Writer
 from paceline.errors import PacelineError, UsageError
 from paceline.storage.file import FileStore
@@ -51,6 +51,11 @@ class Options:
             raise UsageError(f"{self.memory >> 20} MiB are too little memory", hint="64 MiB at least")
         if self.workers < 1:
             raise UsageError("at least one worker is needed")
+
+    @property
+    def threads(self) -> int:
+        """Each has a chunk and a window of a source in its hands."""
+        return max(1, min(self.workers, self.memory // (WINDOW + _CHUNK)))
 
     @property
     def chunk(self) -> int:
@@ -113,7 +118,7 @@ class _Run:
                 work.writer.leave()
 
     def _run_threads(self, chunks: Iterator[Chunk]) -> None:
-        threads = [threading.Thread(target=self._work, args=(chunks,)) for _ in range(self._options.workers)]
+        threads = [threading.Thread(target=self._work, args=(chunks,)) for _ in range(self._options.threads)]
         for thread in threads:
             thread.start()
         try:
@@ -206,8 +211,8 @@ class _Run:
             for at, data in gather(frame, low, min(low + step, frame.body)):
                 if not np.array_equal(np.frombuffer(file.read(at, len(data)), np.uint8), data):
                     return False
-        if frame.trailing_crc:
-            return bytes(file.read(frame.body, 17)) == content_crc(frame, step)
+        if frame.trailer and bytes(file.read(frame.body, frame.trailer)) != content_crc(frame, step):
+            return False
         self._journal.done(self._lasting(frame), present)
         return True
 

@@ -35,18 +35,18 @@ class Parameter:
     layout: Layout | None = None
 
     def pieces(self, devices: int) -> list[Piece]:
-        """One copy of each part, from the first pipeline stage that has all of them (or else the fullest)."""
+        """One copy of each part, from the first pipeline stage that has all of them, or else from all that fit together."""
         by_stage: dict[int, dict[Box, Piece]] = {}
         for rank, piece in self.copies:
             by_stage.setdefault(rank // devices, {}).setdefault(piece.box, piece)
         full = whole(self.shape).size
-        best = max(by_stage.values(), key=lambda parts: (sum(box.size for box in parts) >= full, len(parts)))
-        for parts in by_stage.values():
-            if sum(box.size for box in parts) >= full:
-                best = parts
-                break
-        boxes = list(best)
-        if not are_disjoint(boxes):
+        complete = [parts for parts in by_stage.values() if sum(box.size for box in parts) >= full]
+        if complete:
+            best = complete[0]
+        else:
+            together = {box: piece for parts in by_stage.values() for box, piece in parts.items()}
+            best = together if are_disjoint(list(together)) else max(by_stage.values(), key=len)
+        if not are_disjoint(list(best)):
             raise FormatError(f"{self.name}: parts of it overlap")
         return sorted(best.values(), key=lambda piece: piece.box.start)
 

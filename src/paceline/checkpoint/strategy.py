@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from paceline.checkpoint.choice import natural
 from paceline.checkpoint.layout import Layout
 from paceline.checkpoint.strategy_file import Operator, StrategyFile, decode, encode
 from paceline.errors import FormatError, PacelineError, UsageError
-from paceline.storage.location import parse
 from paceline.storage.opening import open_item, open_store
 from paceline.storage.store import Item, Store
 
@@ -64,7 +64,7 @@ def read_strategy_directory(where: str) -> Strategy:
             raise UsageError(
                 f"{where}: no strategy file there", hint="a file, or a directory of *.ckpt or *.json files"
             )
-        return merge({item.key: _read(store, item) for item in sorted(items, key=_natural)})
+        return merge({item.key: _read(store, item) for item in sorted(items, key=lambda item: natural(item.key))})
     finally:
         store.close()
 
@@ -142,11 +142,3 @@ def _read(store: Store, item: Item) -> StrategyFile:
     if item.size > _LARGEST:
         raise FormatError(f"{name}: {item.size:,} bytes are no strategy")
     return decode(bytes(store.read(item, 0, item.size)), name)
-
-
-def _natural(item: Item) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", item.key) if part]
-
-
-def strategy_name(where: str | None) -> str:
-    return "full weights" if where in (None, "", "None") else parse(str(where)).url
