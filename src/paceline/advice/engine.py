@@ -41,7 +41,12 @@ def diagnose(
 
 
 def _worth_saying(findings: list[Finding]) -> list[Finding]:
-    return [finding for finding in findings if finding.gain.percent >= WORTH_SAYING or finding.at_least != "info"]
+    return [finding for finding in findings if _is_worth_saying(finding)]
+
+
+def _is_worth_saying(finding: Finding) -> bool:
+    """Who wrote a rule of their own wants to hear from it."""
+    return finding.gain.percent >= WORTH_SAYING or finding.at_least != "info" or finding.entry is not None
 
 
 def _addressed(finding: Finding, case: Case) -> Finding:

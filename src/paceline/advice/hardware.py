@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from paceline.advice.knowledge import parse_toml, read_page
 from paceline.errors import FormatError
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-MOST_BYTES = 256 * 1024
 _KNOWN = {"generation", "transport", "memory", "peak_tflops"}
 
 
@@ -61,25 +55,14 @@ def usual_hardware() -> Hardware:
 
 def load_hardware(path: Path) -> Hardware:
     """A user's own profile; what it leaves out is as in ours. FormatError names the file and the key."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise FormatError(f"{path}: larger than {MOST_BYTES // 1024} KB; a profile is a page of text", file=path)
-        own = tomllib.loads(content.decode())
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror}", file=path) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise FormatError(f"{path}: not TOML in UTF-8: {error}", file=path) from error
+    own = parse_toml(read_page(path), path)
     for key in own.keys() - _KNOWN:
         raise FormatError(f"{path}: {key}: unknown key; known: {', '.join(sorted(_KNOWN))}", file=path)
     return _hardware(_laid_over(_usual(), own), path)
 
 
 def _usual() -> dict[str, object]:
-    text = (files("paceline.advice") / "hardware.toml").read_text(encoding="utf-8")
-    usual: dict[str, object] = tomllib.loads(text)
-    return usual
+    return parse_toml((files("paceline.advice") / "hardware.toml").read_bytes(), Path("hardware.toml"))
 
 
 def _laid_over(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:

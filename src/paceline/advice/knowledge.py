@@ -75,8 +75,8 @@ def load_entry(id: str) -> Entry:
         near = get_close_matches(id, IDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(IDS)}"
         raise UsageError(f"no knowledge base entry {id!r}", hint=hint)
-    source = files("paceline.advice") / "knowledge" / f"{id}.toml"
-    return _parse(source.read_bytes(), Path(f"{id}.toml"))
+    path = Path(f"{id}.toml")
+    return parse_entry(parse_toml((files("paceline.advice") / "knowledge" / path.name).read_bytes(), path), path)
 
 
 def all_entries() -> tuple[Entry, ...]:
@@ -86,23 +86,32 @@ def all_entries() -> tuple[Entry, ...]:
 
 def load_file(path: Path) -> Entry:
     """A user's own entry; FormatError says what is wrong with it, by file and key."""
+    return parse_entry(parse_toml(read_page(path), path), path)
+
+
+def read_page(path: Path) -> bytes:
+    """A user's file, if it can be read and is no larger than a page of text."""
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror}", file=path) from error
     if len(content) > MOST_BYTES:
-        raise FormatError(f"{path}: larger than {MOST_BYTES // 1024} KB; an entry is a page of text", file=path)
-    return _parse(content, path)
+        raise FormatError(f"{path}: larger than {MOST_BYTES // 1024} KB; expected a page of text", file=path)
+    return content
 
 
-def _parse(content: bytes, path: Path) -> Entry:
+def parse_toml(content: bytes, path: Path) -> dict[str, object]:
     try:
         data: dict[str, object] = tomllib.loads(content.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:  # bad TOML, bad UTF-8, or a number of thousands of digits
         raise FormatError(f"{path}: not TOML in UTF-8: {error}", file=path) from error
     except RecursionError as error:  # the parser recurses into nested arrays and tables
         raise FormatError(f"{path}: nested too deeply", file=path) from error
+    return data
+
+
+def parse_entry(data: Mapping[str, object], path: Path) -> Entry:
     problems = list(_problems(data))
     if problems:
         raise FormatError("\n".join(f"{path}: {problem}" for problem in problems), file=path)

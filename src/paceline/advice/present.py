@@ -107,5 +107,5 @@ def _finding(finding: Finding, language: str) -> dict[str, Any]:
         "title": title(finding, language),
         "evidence": [asdict(entry) for entry in evidence(finding, language)],
         "advice": list(advice(finding, language)),
-        "see": f"kb/{finding.id}",
+        "see": f"{'own' if finding.entry else 'kb'}/{finding.id}",
     }

@@ -13,6 +13,7 @@ import typer
 from paceline.advice.engine import diagnose as examine
 from paceline.advice.finding import SEVERITIES
 from paceline.advice.hardware import load_hardware, usual_hardware
+from paceline.advice.own_rules import own_rule
 from paceline.advice.present import as_json
 from paceline.analysis.steps import step_shares
 from paceline.cli.language import Language, is_chinese
@@ -47,6 +48,10 @@ def diagnose(
     steps: Annotated[str | None, typer.Option("--steps", help="Only these steps, e.g. 3-9.")] = None,
     top: Annotated[int, typer.Option("--top", min=0, help="Findings to show; 0 = all.")] = 5,
     fail_on: Annotated[str | None, typer.Option("--fail-on", help="Exit 3 at this severity or above (for CI).")] = None,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option("--rules", help="A rule of your own: a TOML file, or entry:NAME of a package; repeatable."),
+    ] = None,
     hardware: Annotated[
         Path | None, typer.Option("--hardware", help="TOML with what differs from the usual speeds of links and cards.")
     ] = None,
@@ -63,9 +68,10 @@ def diagnose(
     chosen = _chosen_steps(step, steps)
     places = _places(out, json_file, html_file)
     profile = load_hardware(hardware) if hardware else usual_hardware()
+    own_rules = [own_rule(rule) for rule in rules or ()]
     language = "zh" if is_chinese(lang) else "en"
     with opened(source, store, workers) as run:
-        diagnosis = examine(run, steps=chosen, hardware=profile)
+        diagnosis = examine(run, steps=chosen, hardware=profile, own_rules=own_rules)
         public = {each: as_json(diagnosis, each) for each in ("en", "zh")}
         report = report_data(run, public, nominal=profile.nominal_speeds) if places.html or mask_hosts else None
         shares = None if places.silent else step_shares(run, tuple(diagnosis.run["steps"]))

@@ -37,6 +37,7 @@ _SEVERITY = {"high": "高", "medium": "中", "low": "低", "info": "提示"}
 _COLOURS = {"compute": "blue", "overlapped": "cyan", "exposed": "dark_orange", "waiting": "bright_black",
             "tail": "blue", "free": "white", "data": "magenta"}  # fmt: skip
 _MOST_WARNINGS = 5
+_LABEL = 8
 _BAR = 40
 """Cells of a whole step."""
 
@@ -74,10 +75,10 @@ def _print_finding(console: Console, number: int, finding: Finding, language: st
     if gain.percent >= 0.1:
         values = {"now": gain.step_ms_now, "fixed": gain.step_ms_fixed, "percent": gain.percent}
         console.print(f"     {_word('gain', language, **values)}", style="green")
-    console.print(f"     [dim]{_word('proof', language)}[/]   {_plain(proof(finding, language))}", soft_wrap=True)
-    console.print(f"     [dim]{_word('do', language)}[/]      {_plain(advice(finding, language)[0])}", soft_wrap=True)
+    console.print(f"     {_label('proof', language)}{_plain(proof(finding, language))}", soft_wrap=True)
+    console.print(f"     {_label('do', language)}{_plain(advice(finding, language)[0])}", soft_wrap=True)
     if finding.entry is None:
-        console.print(f"              [dim]{_word('explain', language, id=finding.id)}[/]")
+        console.print(f"{'':13}[dim]{_word('explain', language, id=finding.id)}[/]")
     console.print()
 
 
@@ -87,13 +88,17 @@ def _print_shares(console: Console, shares: Mapping[str, float], language: str) 
     widest = max((cell_len(_word(part, language)) for _, part in parts), default=0)
     for number, (share, part) in enumerate(parts):
         name = _word(part, language)
-        label = _word("step", language) if number == 0 else ""
-        indent = " " * (8 - cell_len(label))
+        label = _label("step", language) if number == 0 else " " * _LABEL
         pad = " " * (widest - cell_len(name))
         bar = "█" * max(1, round(_BAR * share))
-        console.print(f"  [dim]{label}[/]{indent}{name}{pad} {100 * share:5.1f} %  [{_COLOURS[part]}]{bar}[/]")
+        console.print(f"  {label}{name}{pad} {100 * share:5.1f} %  [{_COLOURS[part]}]{bar}[/]")
     if parts:
         console.print()
+
+
+def _label(key: str, language: str) -> str:
+    word = _word(key, language)
+    return f"[dim]{word}[/]" + " " * (_LABEL - cell_len(word))
 
 
 def _word(key: str, language: str, **values: object) -> str:
