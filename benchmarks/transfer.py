@@ -89,8 +89,8 @@ def new_server() -> Iterator[S3Server]:
     memory = Path("/dev/shm")
     place = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else WORK))
     server = S3Server(place / "server")
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.stop(hard=True)
