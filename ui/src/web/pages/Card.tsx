@@ -164,10 +164,10 @@ function InputOf({ run, card }: PartProps) {
   }
   return (
     <Section id="input" title={w("card.input.title", { n: card.rank })} note={w("card.input.note")}>
-      {series.length > 0 && (
+      {series.some((one) => one.x.length > 1) && (
         <>
           <h3>{w("card.queue")}</h3>
-          <Curve series={series} format={(value) => fixed(value, 0)} formatX={(value) => fixed(value, 0)} label={w("card.queue")} height={170} />
+          <Curve series={series} format={(value) => fixed(value, Number.isInteger(value) ? 0 : 1)} formatX={(value) => fixed(value, 0)} label={w("card.queue")} height={170} />
           <Legend series={series} />
         </>
       )}
