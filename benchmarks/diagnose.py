@@ -86,7 +86,7 @@ def diagnose(data: Path, ranks: int) -> Cost:
     store = WORK / "diagnose-store"
     shutil.rmtree(store, ignore_errors=True)
     log = WORK / f"diagnose-{ranks}.log"
-    cost = measure([PACELINE, "diagnose", str(data), "--store", str(store)], log=log)
+    cost = measure([PACELINE, "diagnose", str(data), "--store", str(store), "--out", str(WORK / "report")], log=log)
     line(ranks, data, "paceline diagnose, cold", cost)
     if cost.exit_code:
         sys.exit(f"paceline diagnose failed, see {log}")
