@@ -130,8 +130,9 @@ class Lanes:
         # The longest event of a range, with one reduction for all ranges.
         pairs = np.empty(2 * len(first), dtype=np.int64)
         pairs[0::2], pairs[1::2] = first, last
-        closed = pairs if pairs[-1] < self.events else pairs[:-1]
-        main = np.maximum.reduceat(self.longest, closed)[0::2] & ((1 << _INDEX_BITS) - 1)
+        # The last range ends where the array does.
+        end = int(pairs.max())
+        main = np.maximum.reduceat(self.longest[:end], np.minimum(pairs, end - 1))[0::2] & ((1 << _INDEX_BITS) - 1)
         start = self.start[first]
         return Slices(
             lane=place,
