@@ -363,7 +363,7 @@ class _Lines:
         """
         self._sum_own()
         keys = self._program_places()
-        issued = self._issued(keys)
+        issued, reached = self._issued(keys), self._reached(keys)
         rows_of = {
             (rank, step, key): row
             for row, (rank, step, key) in enumerate(
@@ -377,8 +377,7 @@ class _Lines:
             anchors = issued.get(keys[row], {})
             if not self.beside[row]:  # the main line goes on from where it is
                 if np.isnan(self._recorded_own(rank, step)):  # else _match_recorded_split knows better
-                    usual = anchors.get(self._key(keys, int(self.anchor[row])), int(self.work[row]))
-                    self.work[row] = min(int(self.work[row]), usual)
+                    self.work[row] = min(int(self.work[row]), self._usual_work(row, keys, anchors, reached))
                 continue
             for place, work in anchors.items():
                 anchor = rows_of.get((rank, step, place), -1) if place else -1
@@ -402,6 +401,23 @@ class _Lines:
         return {
             key: {before: least[key, before] for before, _ in counter.most_common()} for key, counter in votes.items()
         }
+
+    def _reached(self, keys: list[Place]) -> dict[Place, float]:
+        """The least own time, since the first collective of the step, with which any rank reached each place."""
+        begin = self._own_at_first_event()
+        least: dict[Place, float] = {}
+        for row in np.flatnonzero(~self.beside).tolist():
+            least[keys[row]] = min(least.get(keys[row], np.inf), float(self.own[row] - begin[row]))
+        self._first_own = begin
+        return least
+
+    def _usual_work(self, row: int, keys: list[Place], anchors: dict[Place, int], reached: dict[Place, float]) -> int:
+        """Work before a main-line event that may have waited: no more than on ranks that came the same way, or the fastest."""
+        anchor = int(self.anchor[row])
+        same_way = anchors.get(self._key(keys, anchor), int(self.work[row]))
+        before = float(self.own[anchor] + self.overlap[anchor]) if anchor >= 0 else 0.0
+        fastest = reached[keys[row]] + float(self._first_own[row]) - before
+        return min(same_way, max(0, int(fastest)))
 
     def _key(self, keys: list[Place], row: int) -> Place:
         return keys[row] if row >= 0 else ()
@@ -465,6 +481,14 @@ class _Lines:
             before = anchor[row]
             own[row] = work[row] + (own[before] + overlap[before] if before >= 0 else 0.0)
         self.own = np.array(own)
+
+    def _own_at_first_event(self) -> Floats:
+        """Own time when the step's first collective began: input that came late does not make the rest of a step late."""
+        rows = np.flatnonzero(~self.is_end)[::-1]
+        at_event = np.full((len(self.bounds.ranks), len(self.bounds.steps)), np.nan)
+        at_event[self.events.rank[rows], self.step[rows]] = self.own[rows]
+        first = at_event[self.events.rank, self.step]
+        return np.where(np.isnan(first), self._own_at_step_begin(), first)
 
     def _own_at_step_begin(self) -> Floats:
         at_end = np.zeros((len(self.bounds.ranks), len(self.bounds.steps) + 1))

@@ -17,14 +17,16 @@ REACHED = 0.75
 """… and the transport stays below this share of its nominal bandwidth."""
 CONTENTION = 0.85
 """Transfers beside computing that reach less than this share of what they reach alone contend with it."""
-MOSTLY = 0.7
+MOSTLY = 0.6
 """Share of a group's large transfers that run beside computing, from which the group counts as doing so."""
 LARGE = 4_000_000
 """Bytes from which bandwidth decides, not latency."""
 
 Rows = NDArray[np.int64]
-EXPOSED = 0.02
+EXPOSED = 0.03
 """Gradient communication on the main line, as a share of the step, that overlap could hide."""
+PLAINLY_EXPOSED = 0.06
+"""Below this share it is worth a hint, not an alarm: many healthy recipes sum gradients behind backward."""
 HIDDEN = 0.3
 """Below this share of gradient communication hidden behind backward there is no overlap to speak of."""
 
@@ -106,14 +108,14 @@ def contention(case: Case) -> list[Finding]:
             aside = float(np.mean(beside[rows]))
             if aside >= MOSTLY:
                 rates[transport][1].append((rate, group))
-            elif aside <= 1 - MOSTLY:
+            elif aside <= 0.5:
                 rates[transport][0].append(rate)
     findings = []
     for transport, (apart, computing) in rates.items():
         if apart and computing:
             alone = float(np.median(apart))
             slow = {group for rate, group in computing if rate < CONTENTION * alone}
-            if len(slow) > len({group for _, group in computing}) / 2:
+            if slow and len(slow) >= len({group for _, group in computing}) / 2:
                 rows = [row for group in slow for row in rows_of[group] if beside[row]]
                 reached = float(np.median([rate for rate, _ in computing]))
                 findings.append(_contention(case, transport, np.array(rows, dtype=np.int64), reached, alone))
@@ -202,6 +204,7 @@ def comm_exposed(case: Case) -> list[Finding]:
                 Evidence("gradient communication on the main line", round(exposed / 1e6, 3), None, "ms a step"),
                 Evidence("hidden behind backward", round(covered / 1e6, 3), None, "ms a step"),
             ),
+            at_most="high" if share >= PLAINLY_EXPOSED else "low",
         )
     ]
 

@@ -144,8 +144,10 @@ def _of_one_replica(case: Case) -> list[tuple[int, int]]:
     """
     declared = case.rows(pairs.format(which="a.kind IN ('tp', 'pp')"))
     summing = ", ".join(f"'{group}'" for group in gradient_groups(case)) or "NULL"
-    return declared or _talking(case) or case.rows(
-        pairs.format(which=f"a.kind = 'other' AND \"group\" NOT IN ({summing})")
+    return (
+        declared
+        or _talking(case)
+        or case.rows(pairs.format(which=f"a.kind = 'other' AND \"group\" NOT IN ({summing})"))
     )
 
 
