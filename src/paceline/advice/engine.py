@@ -11,6 +11,7 @@ import numpy as np
 from paceline.advice.case import Case
 from paceline.advice.finding import Diagnosis, Finding, ranked
 from paceline.advice.hardware import Hardware
+from paceline.advice.input_evidence import with_bottleneck
 from paceline.advice.rules import RULES, Rule
 from paceline.errors import UsageError
 from paceline.run.run import Run
@@ -36,7 +37,7 @@ def diagnose(
             hint="record at least one whole step; what was read: paceline show SOURCE",
         )
     findings = [finding for rule in (*RULES, *own_rules) for finding in rule(case)]
-    said = [_addressed(finding, case) for finding in _worth_saying(findings)]
+    said = [_addressed(with_bottleneck(case, finding), case) for finding in _worth_saying(findings)]
     return Diagnosis(_about(case), ranked(said), case.replay.residual)
 
 

@@ -1,4 +1,4 @@
-"""Collectives as the report shows them: by class, by operator and rank, and by who arrives last."""
+"""Collectives: by class, one by one, by operator and rank, and by who arrives last."""
 
 from __future__ import annotations
 
@@ -25,6 +25,34 @@ def collective_classes(run: Source, chosen: str) -> Table:
                sum(transit) / count(DISTINCT (rank, step)) / 1e6 AS transit,
                sum(bytes) AS bytes, avg(bytes) AS bytes_per_call, sum(bytes) / nullif(sum(transit), 0) AS bandwidth
         FROM rows GROUP BY op, kind ORDER BY sum(duration) DESC NULLS LAST, op, kind
+        """,
+    )
+
+
+def single_collectives(run: Source, chosen: str, *, most: int = 1_000) -> Table:
+    """Each collective over its members, the longest first; times are ms.
+
+        elapse       = last end - first arrival (where no start is known: the longest stay)
+        transit, wait, sync, idle = mean over members, as the device recorded them
+        late         = arrival of the last - median arrival: how long half of the members waited at least
+        last_rank    = who arrived last
+        bandwidth    = sum(bytes) / sum(transit), GB/s
+
+    Send and receive have one partner each and no common arrival; they are left out.
+    """
+    return query(
+        run,
+        f"""
+        SELECT "group", op, sequence, any_value(name ORDER BY rank) AS name, any_value(step) AS step, count(*) AS members,
+               coalesce(max(start + duration) - min(start), max(duration)) / 1e6 AS elapse,
+               avg(transit) / 1e6 AS transit, avg(wait) / 1e6 AS wait, avg(sync) / 1e6 AS sync, avg(idle) / 1e6 AS idle,
+               (max(coalesce(start, -duration)) - median(coalesce(start, -duration))) / 1e6 AS late,
+               arg_max(rank, coalesce(start, -duration)) AS last_rank,
+               sum(bytes)::DOUBLE AS bytes, sum(bytes) / nullif(sum(transit), 0) AS bandwidth
+        FROM collectives
+        WHERE {chosen} AND op NOT IN ('send', 'receive') AND "group" IS NOT NULL AND sequence IS NOT NULL
+              AND duration IS NOT NULL
+        GROUP BY "group", op, sequence ORDER BY elapse DESC, "group", op, sequence LIMIT {most:d}
         """,
     )
 

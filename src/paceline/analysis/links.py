@@ -1,6 +1,10 @@
-"""Links, transports and packet sizes as the report shows them; bandwidth is always sum(bytes) / sum(time)."""
+"""Links, transports and packet sizes; bandwidth is always sum(bytes) / sum(time)."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
 
 from paceline.analysis.table import Source, Table, query
 
@@ -35,6 +39,38 @@ def links(run: Source, chosen: str) -> Table:
         WHERE src <> dst AND scope = 'global' ORDER BY duration DESC, src, dst LIMIT {MOST_LINKS}
         """,
     )
+
+
+def link_matrix(run: Source, chosen: str, nominal: Mapping[str, float] | None = None) -> Table:
+    """Links by transport and size of their messages: bytes, ms, GB/s, and the share of the nominal speed they reach.
+
+        class       = messages of [4^k, 4^(k+1)) bytes, `power` = 4^k; nan where only sums of many messages were recorded
+        bandwidth   = sum(bytes) / sum(duration)
+        utilisation = bandwidth / nominal speed of the transport          (nan where `nominal` does not tell it)
+        of_class    = bandwidth / median bandwidth of the links of its transport and class
+
+    Links of one class are comparable: small messages are slow by nature, whatever the link.
+    """
+    table = query(
+        run,
+        f"""
+        WITH
+        sized AS (
+            SELECT *, if(sequence IS NULL, NULL, 4 ** floor(log2(greatest(bytes, 1)) / 2)) AS power FROM transfers
+            WHERE {chosen} AND src <> dst AND scope = 'global' AND duration > 0
+        ),
+        summed AS (
+            SELECT src, dst, transport, power, count(*) AS messages, sum(bytes)::DOUBLE AS bytes,
+                   sum(duration) / 1e6 AS time, sum(bytes) / sum(duration) AS bandwidth
+            FROM sized GROUP BY ALL
+        )
+        SELECT *, bandwidth / nullif(median(bandwidth) OVER (PARTITION BY transport, power), 0) AS of_class
+        FROM summed ORDER BY transport, power, src, dst
+        """,
+    )
+    speeds = nominal or {}
+    known = np.array([speeds.get(name or "", np.nan) for name in table.texts.get("transport", ())], dtype=np.float64)
+    return Table({**table.numbers, "utilisation": table.numbers["bandwidth"] / known}, table.texts)
 
 
 def host_links(run: Source, chosen: str) -> Table:

@@ -23,6 +23,7 @@ def rank_breakdown(run: Source, chosen: str) -> Table:
     it from the arrivals: the last to arrive - own arrival, at most the time inside the collective.
 
     Recordings that only know iteration interval, forward/backward and tail give data, compute and tail from these.
+    Some count waiting for input as computing (MindInsight: computing = step - exposed): it is taken out again.
     `chosen` is an SQL condition on `step`.
     """
     return query(run, f"WITH {_split(chosen, 'rank')} SELECT rank, {_MILLISECONDS} FROM split ORDER BY rank")
@@ -89,11 +90,12 @@ def _split(chosen: str, keys: str) -> str:
             SELECT *, greatest(computing - overlapped, 0) AS compute,
                    bubble + (exposed - bubble) * coalesce(share, 0) AS waiting,
                    coalesce(least(rest, duration - computing - exposed), 0) AS tail,
-                   greatest(duration - computing - exposed - tail, 0) AS unused
+                   greatest(duration - computing - exposed - tail, 0) AS unused,
+                   least(greatest(data - unused, 0), compute) AS counted_twice
             FROM usual LEFT JOIN waits USING (rank)
         )"""
 
 
-_MILLISECONDS = """duration / 1e6 AS step, compute / 1e6 AS compute, overlapped / 1e6 AS overlapped,
+_MILLISECONDS = """duration / 1e6 AS step, (compute - counted_twice) / 1e6 AS compute, overlapped / 1e6 AS overlapped,
                (exposed - waiting) / 1e6 AS exposed, waiting / 1e6 AS waiting, tail / 1e6 AS tail,
-               (unused - least(data, unused)) / 1e6 AS free, least(data, unused) / 1e6 AS data"""
+               (unused - least(data, unused)) / 1e6 AS free, (least(data, unused) + counted_twice) / 1e6 AS data"""
