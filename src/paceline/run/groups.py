@@ -49,23 +49,43 @@ def infer_groups(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, int, 
             if len(names[family]) <= MOST_VOTERS:
                 members = set(ranks)
                 votes[family][_partition([[end for end in one if end[1] in members] for one in ends])] += 1
-    elected = {family: _elected(counter) for family, counter in votes.items()}
-    regular = [partition for partition in elected.values() if len({len(block) for block in partition}) == 1]
+    elected = _completed_all({family: _elected(counter) for family, counter in votes.items()}, names)
     found = []
     for family, partition in elected.items():
-        for block in _completed(partition, regular):
+        for block in partition:
             group = "inferred:" + ",".join(map(str, block))
             found += [(name, rank, group) for name in names[family] for rank in block if rank in family[2]]
     return found
 
 
-def _completed(partition: Partition, regular: list[Partition]) -> Partition:
+def _completed_all(elected: dict[Family, Partition], names: dict[Family, list[str]]) -> dict[Family, Partition]:
+    """Partitions that fell apart, mended by those of other operators; lone ranks go where the rest of their operator goes."""
+    regular = [partition for partition in elected.values() if _is_regular(partition)]
+    whole = {}
+    for (op, size, ranks), partition in elected.items():
+        wider = [elected[other] for other in elected if other[:2] == (op, size) and set(other[2]) > set(ranks)]
+        whole[op, size, ranks] = _completed(_completed(partition, wider, lone=True), regular)
+    by_name = {name: whole[family] for family in whole if _is_regular(whole[family]) for name in names[family]}
+    return {
+        family: partition
+        if _is_regular(partition)
+        else _completed(partition, [by_name[name] for name in names[family] if name in by_name], lone=True)
+        for family, partition in whole.items()
+    }
+
+
+def _is_regular(partition: Partition) -> bool:
+    sizes = {len(block) for block in partition}
+    return len(sizes) == 1 and sizes != {1}
+
+
+def _completed(partition: Partition, regular: list[Partition], *, lone: bool = False) -> Partition:
     """Where a partition fell apart unevenly, the regular one of other operators that it is the fragments of.
 
     >>> _completed(((0,), (1, 3), (2, 4)), [((0, 2, 4), (1, 3, 5)), ((0, 1), (2, 3), (4, 5))])
     ((0, 2, 4), (1, 3, 5))
     """
-    if len({len(block) for block in partition}) == 1:
+    if len({len(block) for block in partition}) == 1 and not lone:
         return partition
     for whole in regular:
         if all(any(set(block) <= set(other) for other in whole) for block in partition):

@@ -19,7 +19,7 @@ CONTENTION = 0.85
 """Transfers beside computing that reach less than this share of what they reach alone contend with it."""
 MOSTLY = 0.6
 """Share of a group's large transfers that run beside computing, from which the group counts as doing so."""
-LARGE = 4_000_000
+LARGE = 1_000_000
 """Bytes from which bandwidth decides, not latency."""
 
 Rows = NDArray[np.int64]
@@ -215,7 +215,7 @@ def gradient_groups(case: Case) -> list[str]:
     if declared:
         return [str(group) for group in declared]
     collective = case.rows(
-        "SELECT \"group\", count(*), max(bytes) FROM collectives WHERE op IN ('all_reduce', 'reduce_scatter') "
+        "SELECT \"group\", count(*), median(bytes) FROM collectives WHERE op IN ('all_reduce', 'reduce_scatter') "
         'AND "group" IS NOT NULL GROUP BY "group"'
     )
     if not collective:

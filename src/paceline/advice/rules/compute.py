@@ -135,6 +135,7 @@ def _rank_finding(case: Case, culprits: list[Culprit]) -> Finding:
         amount=_amount(case, reason, amount, places),
         detail=detail,
         evidence=_evidence(case, places),
+        at_least="low",  # slower than its peers, even if others hide it today
     )
 
 
@@ -156,6 +157,7 @@ def _host_finding(case: Case, host: str, places: list[int]) -> Finding:
         confidence=_confidence(case, places),
         amount=f"{100 * float(np.median(case.excess.usual[places])):.0f} %",
         evidence=_evidence(case, places),
+        at_least="low",  # slower than its peers, even if others hide it today
     )
 
 

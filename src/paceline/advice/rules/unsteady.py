@@ -13,7 +13,7 @@ from paceline.analysis.peers import nan_median
 
 STALL = 0.15
 """One step of one rank this much longer than its peers' and than its own other steps."""
-SPREAD = 0.05
+SPREAD = 0.04
 """Typical distance of the slowest from the median rank, step by step, that is worth a name."""
 SHARED = 0.5
 """Correlation of ranks of one replica above which they were dealt more work, not disturbed one by one."""
@@ -99,6 +99,7 @@ def _uneven(case: Case) -> list[Finding]:
             confidence=0.85,
             amount=f"{100 * spread:.0f} %",
             evidence=(Evidence("slowest rank over the median, step by step", round(100 * spread, 1), None, "%"),),
+            at_least="low" if spread >= 2 * SPREAD else "info",
         )
     ]
 
