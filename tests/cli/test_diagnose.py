@@ -91,3 +91,15 @@ def test_a_hardware_profile_of_ones_own_counts(diagnose: Diagnose, tmp_path: Pat
     wrong = diagnose("--hardware", profile)
     assert wrong.returncode == 1
     assert wrong.stderr == f"paceline: {profile}: transport.HCCS.bandwidth: expected a number above 0, got -3\n"
+
+
+def test_mfu_is_told_where_the_cards_are_named(diagnose: Diagnose, tmp_path: Path) -> None:
+    profile = tmp_path / "ours.toml"
+    profile.write_text('generation = "910B3"\n')
+    told = json.loads(diagnose("--json", "-", "--hardware", profile).stdout)["run"]["mfu"]
+    assert 0 < told < 1
+    profile.write_text('generation = "twice"\n[peak_tflops]\ntwice = 626\n')
+    assert json.loads(diagnose("--json", "-", "--hardware", profile).stdout)["run"]["mfu"] == pytest.approx(
+        told / 2, abs=1e-4
+    )
+    assert json.loads(diagnose("--json", "-").stdout)["run"]["mfu"] is None

@@ -11,7 +11,7 @@ import { zh } from "../src/i18n/zh";
 const RANKS = new Columns({ rank: [0, 1, 2, 3], host: ["a", "a", "b", "b"], device: [0, 1, 0, null], stage: [0, 0, 1, 1], recorded: [1, 1, 1, 0] });
 
 const finding = (subject: Partial<Finding["subject"]>): Finding => ({
-  id: "slow-rank", severity: "high", confidence: 1, chronic: true, gain: null, title: "", evidence: [], advice: [],
+  id: "slow-rank", severity: "high", confidence: 1, chronic: true, gain: null, title: "", evidence: [], advice: [], see: "",
   subject: { ranks: [], hosts: [], links: [], operators: [], stages: [], steps: [], ...subject },
 });
 

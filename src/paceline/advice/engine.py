@@ -13,6 +13,7 @@ from paceline.advice.finding import Diagnosis, Finding, ranked
 from paceline.advice.hardware import Hardware
 from paceline.advice.input_evidence import with_bottleneck
 from paceline.advice.rules import RULES, Rule
+from paceline.analysis.flops import rank_flops
 from paceline.errors import UsageError
 from paceline.run.run import Run
 
@@ -55,6 +56,15 @@ def _addressed(finding: Finding, case: Case) -> Finding:
     return replace(finding, everybody=everybody)
 
 
+def _mfu(case: Case) -> float | None:
+    """Median over ranks, None where the cards' peak rate or their work is unknown."""
+    if case.hardware.peak_rate is None:
+        return None
+    chosen = f"step IN ({', '.join(map(str, case.line.steps.tolist()))})"
+    known = rank_flops(case.run, chosen, case.hardware.peak_rate).numbers["mfu"]
+    return round(float(np.median(known)), 4) if len(known) else None
+
+
 def _about(case: Case) -> dict[str, Any]:
     run = case.run
     measured = case.replay.measured.step_times / 1e6
@@ -70,6 +80,7 @@ def _about(case: Case) -> dict[str, Any]:
             "min": round(float(np.min(measured)), 3) if len(measured) else None,
             "max": round(float(np.max(measured)), 3) if len(measured) else None,
         },
+        "mfu": _mfu(case),
         "missing_ranks": missing,
         "warnings": [str(warning) for warning in run.warnings],
     }

@@ -50,6 +50,8 @@ def print_diagnosis(
     run = diagnosis.run
     head = _word("head", language, ranks=run["ranks"], hosts=run["hosts"], steps=len(run["steps"]),
                  ms=f"{run['step_ms']['median'] or 0:,.1f}")  # fmt: skip
+    if run.get("mfu") is not None:
+        head += f" · MFU {100 * run['mfu']:.1f} %"
     console.print(f"\n  {head}   [dim]{_word('replay', language, n=100 * diagnosis.residual)}[/]\n")
     if not diagnosis.findings:
         console.print(f"  {_word('healthy', language)}\n")

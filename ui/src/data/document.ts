@@ -43,6 +43,8 @@ export interface Finding {
   title: string;
   evidence: Evidence[];
   advice: string[];
+  /** "kb/slow-rank" where the knowledge base explains it, "own/…" for a rule of the user's own. */
+  see: string;
 }
 
 export interface RunFacts {
@@ -154,6 +156,7 @@ function readFinding(raw: Json): Finding {
     title: string(raw["title"]),
     evidence: list<Evidence>(raw["evidence"]),
     advice: list<string>(raw["advice"]),
+    see: string(raw["see"]),
   };
 }
 

@@ -64,7 +64,7 @@ function FindingItem({ finding, index, onShow }: FindingItemProps) {
                 {i === 0 ? t("finding.show", { view: t(`view.${view}` as Key) }) : t(`view.${view}` as Key)}
               </button>
             ))}
-            <code>{`paceline kb ${finding.id}`}</code>
+            {finding.see.startsWith("kb/") && <code>{`paceline kb ${finding.id}`}</code>}
           </p>
         </div>
       </details>
