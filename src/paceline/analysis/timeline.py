@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -232,7 +233,7 @@ class _Lines:
             starts = self.bounds.start[rank]
             first = np.nanmin(starts) if not np.isnan(starts).all() else self.events.start[rows[0]]
             self.begin[rank] = min(int(first), int(self.events.start[rows[0]]))
-            self._chain(rank, rows.tolist())
+            self._chain(rank, rows)
         self._separate_waiting()
         return Timeline(
             events=self.events, steps=self.bounds.steps, step=self.step, is_end=self.is_end, beside=self.beside,
@@ -324,36 +325,39 @@ class _Lines:
                     self.after[row], self.lag[row] = previous, max(0, gap)
             last_of_tie[tie] = row
 
-    def _chain(self, rank: int, rows: list[int]) -> None:
-        start, end = self.events.start, self.events.end
+    def _chain(self, rank: int, rows: Ints) -> None:
+        first = int(rows[0])  # lists, because reading single numbers out of arrays is slow
+        start, end = self.events.start[rows].tolist(), self.events.end[rows].tolist()
+        beside, overlap = self.beside[rows].tolist(), self.overlap[rows].tolist()
+        anchors, works = [-1] * len(rows), [0] * len(rows)
         free, anchor = int(self.begin[rank]), -1
         waiting: list[tuple[int, int]] = []  # main-line events that have begun: (free, row)
-        joins = self._last_beside(rows)
+        joins = self._last_beside(rows[self.beside[rows]].tolist())
         pending: list[int] = []
-        for row in rows:
-            begun = start[row] + INSIDE_NS  # timestamps are rounded, to as much as a microsecond
-            for freed, earlier in waiting:
-                if free <= freed <= begun:
-                    free, anchor = freed, earlier
-            waiting = [entry for entry in waiting if entry[0] > begun]
-            self.anchor[row], self.work[row] = anchor, max(0, int(start[row]) - free)
-            if self.beside[row]:
-                if row in joins:
-                    pending.append(row)
+        for place in range(len(rows)):
+            begun = start[place] + INSIDE_NS  # timestamps are rounded, to as much as a microsecond
+            if waiting and (done := [entry for entry in waiting if entry[0] <= begun]):
+                for freed, earlier in done:
+                    if free <= freed:
+                        free, anchor = freed, earlier
+                waiting = [entry for entry in waiting if entry[0] > begun]
+            anchors[place], works[place] = anchor, max(0, start[place] - free)
+            if beside[place]:
+                if first + place in joins:
+                    pending.append(place)
                 continue
-            ended = [other for other in pending if end[other] <= begun]
-            if ended:
-                self.after[row] = max(ended, key=lambda other: int(end[other]))
-                self.lag[row] = max(0, start[row] - end[self.after[row]])
+            if pending and (ended := [other for other in pending if end[other] <= begun]):
+                last = max(ended, key=lambda other: end[other])
+                self.after[first + place], self.lag[first + place] = first + last, max(0, start[place] - end[last])
                 pending = [other for other in pending if end[other] > begun]
-            waiting.append((max(int(end[row]), int(start[row] + self.overlap[row])), row))
+            waiting.append((max(end[place], start[place] + overlap[place]), first + place))
+        self.anchor[rows], self.work[rows] = anchors, works
 
     def _last_beside(self, rows: list[int]) -> set[int]:
-        """The last event beside the main line of each group in each step: the one the main line comes to wait for."""
+        """Of events beside the main line, the last of each group in each step: the one the main line comes to wait for."""
         last: dict[tuple[int, object], int] = {}
         for row in rows:
-            if self.beside[row]:
-                last[int(self.step[row]), self.events.tie[row]] = row
+            last[int(self.step[row]), self.events.tie[row]] = row
         return set(last.values())
 
     def _separate_waiting(self) -> None:
@@ -362,7 +366,7 @@ class _Lines:
         Ranks that did not wait show after which event of the main line, and how much work later, the program gets there.
         """
         self._sum_own()
-        keys = self._program_places()
+        keys = self._places
         issued, reached = self._issued(keys), self._reached(keys)
         rows_of = {
             (rank, step, key): row
@@ -445,7 +449,8 @@ class _Lines:
                 self.work[row] = max(0, int(self.work[row] - excess))
         self._sum_own()
 
-    def _program_places(self) -> list[Place]:
+    @cached_property
+    def _places(self) -> list[Place]:
         """(kind of operator, how many members, which group of that kind, which of them in this step).
 
         The same on ranks that run one program, in whatever order its events came to start.
@@ -471,7 +476,7 @@ class _Lines:
 
     def _place_codes(self) -> Ints:
         codes: dict[Place, int] = {}
-        return np.array([codes.setdefault(key, len(codes)) for key in self._program_places()], dtype=np.int64)
+        return np.array([codes.setdefault(key, len(codes)) for key in self._places], dtype=np.int64)
 
     def _sum_own(self) -> None:
         """own(i) = own(anchor) + overlap(anchor) + work(i); anchors come before their followers in row order."""
