@@ -103,3 +103,19 @@ def test_mfu_is_told_where_the_cards_are_named(diagnose: Diagnose, tmp_path: Pat
         told / 2, abs=1e-4
     )
     assert json.loads(diagnose("--json", "-").stdout)["run"]["mfu"] is None
+
+
+@needs_page
+def test_the_files_are_there_even_if_nobody_reads_the_screen(recorded: Path, tmp_path: Path) -> None:
+    command = f"{PACELINE} diagnose {recorded} | true"
+    environment = {**os.environ, "PACELINE_CACHE": str(tmp_path / "cache")}
+    subprocess.run(command, shell=True, env=environment, check=True, cwd=tmp_path, capture_output=True)
+    assert (tmp_path / "paceline-report" / "report.html").exists()
+
+
+def test_a_place_that_cannot_be_written_is_named(diagnose: Diagnose, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    refused = diagnose("--json", tmp_path / "taken" / "answer.json")
+    assert refused.returncode == 2 and "taken/answer.json: cannot be written" in refused.stderr
+    refused = diagnose("--out", tmp_path / "taken")
+    assert refused.returncode == 2 and "Traceback" not in refused.stderr

@@ -19,7 +19,7 @@ from paceline.analysis.steps import step_shares
 from paceline.cli.language import Language, is_chinese
 from paceline.cli.source import Source, StoreOption, WorkersOption, opened
 from paceline.errors import PacelineError, UsageError
-from paceline.report.data import report_data
+from paceline.report.data import ReportData, report_data
 from paceline.report.html import render_html, write_html
 from paceline.report.masking import masked
 from paceline.report.terminal import print_diagnosis
@@ -78,25 +78,12 @@ def diagnose(
     if report is not None and mask_hosts:
         report = masked(report)
         public = {each: dict(report.diagnoses[each]) for each in public}
+    # Files first: a reader of the screen that goes away (head, less) must not cost them.
+    written = _write_files(places, json.dumps(public[language], ensure_ascii=False, indent=2), report, language)
     if not places.silent:
         print_diagnosis(diagnosis, language, top, shares=shares)
-    if places.json:
-        _write(places.json, json.dumps(public[language], ensure_ascii=False, indent=2) + "\n")
-    if places.html == _STDOUT and report is not None:
-        sys.stdout.write(render_html(report, language=language))
-    elif places.html and report is not None:
-        try:
-            write_html(report, places.html, language=language)
-        except PacelineError as error:
-            if places.asked:
-                raise
-            # Nobody asked for the page by name, and everything else is there.
-            typer.echo(f"paceline: {error}\n          {error.hint or ''}".rstrip(), err=True)
-            places = _Places(places.json, None, asked=False)
-    if not places.silent:
-        for written in (places.html, places.json):
-            if written:
-                typer.echo(f"  {'报告' if language == 'zh' else 'report'}  {written}")
+        for place in written:
+            typer.echo(f"  {'报告' if language == 'zh' else 'report'}  {place}")
     if fail_on and any(SEVERITIES.index(f.severity) <= SEVERITIES.index(fail_on) for f in diagnosis.findings):
         raise typer.Exit(3)
 
@@ -125,10 +112,31 @@ def _places(out: Path | None, json_file: Path | None, html_file: Path | None) ->
     return _Places(json_file, html_file, asked)
 
 
+def _write_files(places: _Places, diagnosis: str, report: ReportData | None, language: str) -> list[Path]:
+    """Write what was asked for; say which files there are now."""
+    written = []
+    if places.json == _STDOUT:
+        sys.stdout.write(f"{diagnosis}\n")
+    elif places.json:
+        _write(places.json, f"{diagnosis}\n")
+        written.append(places.json)
+    if report is None or places.html is None:
+        return written
+    if places.html == _STDOUT:
+        sys.stdout.write(render_html(report, language=language))
+        return written
+    try:
+        write_html(report, places.html, language=language)
+    except PacelineError as error:
+        if places.asked:
+            raise
+        # Nobody asked for the page by name, and everything else is there.
+        typer.echo(f"paceline: {error}\n          {error.hint or ''}".rstrip(), err=True)
+        return written
+    return [places.html, *written]
+
+
 def _write(place: Path, text: str) -> None:
-    if place == _STDOUT:
-        sys.stdout.write(text)
-        return
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")
