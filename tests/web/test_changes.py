@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline import simulate
+from paceline.run.store import store_directory
 from web.servers import Serve, Server
 
 SPEC = simulate.ClusterSpec(hosts=1, devices=4, dp=2, tp=2, pp=1, steps=3, layers=2, micro_batches=2)
@@ -60,11 +61,11 @@ def test_a_run_that_vanished_is_gone_and_the_server_goes_on(looking: tuple[Serve
 
 
 def test_the_cache_that_vanished_under_an_open_run_is_an_error_not_a_crash(
-    looking: tuple[Server, str, Path], shared: Path
+    looking: tuple[Server, str, Path], shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server, run, _ = looking
-    for store in (shared / "web-cache").glob("one-*"):
-        shutil.rmtree(store)
+    server, run, path = looking
+    monkeypatch.setenv("PACELINE_CACHE", str(shared / "web-cache"))
+    shutil.rmtree(store_directory(path))
     assert len(server.rows(run, "step-trace")) == 4
     for _ in range(200):
         state = server.client.post(f"/runs/{run}/timeline/open").json()

@@ -24,7 +24,9 @@ from paceline.formats.reader import Part
 from paceline.storage.tree import Tree, walk
 
 FRESH_SECONDS = 5.0
-"""A list younger than this is not made anew."""
+"""A list younger than this, or than five times what making it took, is not made anew."""
+FIRST_SECONDS, AGAIN_SECONDS = 60.0, 2.0
+"""How long somebody who asks for an unknown run waits for the first list, and for a newer one."""
 
 _ALONE = frozenset({"ranks", "groups"})
 """Tables that make no run by themselves."""
@@ -57,7 +59,7 @@ class Catalogue:
         self.base = base.resolve()
         self.warnings: tuple[str, ...] = ()
         self._runs: dict[str, FoundRun] = {}
-        self._scanned = 0.0
+        self._scanned = self._took = 0.0
         self._lock = threading.Lock()
         self._scan: threading.Thread | None = None
 
@@ -76,17 +78,19 @@ class Catalogue:
     def get(self, run_id: str) -> FoundRun | None:
         """A run by its id; an id never seen before is looked for once, so that shared addresses work at once."""
         if run_id not in self._runs:
-            self.runs(wait=60)
+            self.runs(wait=AGAIN_SECONDS if self._scanned else FIRST_SECONDS)
         return self._runs.get(run_id)
 
     def refresh(self) -> None:
         with self._lock:
-            if self.scanning or time.monotonic() - self._scanned < FRESH_SECONDS:
+            age = time.monotonic() - self._scanned
+            if self.scanning or (self._scanned and age < max(FRESH_SECONDS, 5 * self._took)):
                 return
             self._scan = threading.Thread(target=self._look, name="paceline-catalogue", daemon=True)
             self._scan.start()
 
     def _look(self) -> None:
+        began = time.monotonic()
         try:
             tree = inside(walk(self.base), self.base)
             self._runs = {run.id: run for run in find_runs(tree)}
@@ -94,6 +98,7 @@ class Catalogue:
         except (PacelineError, OSError) as error:
             self.warnings = (str(error),)
         self._scanned = time.monotonic()
+        self._took = self._scanned - began
 
 
 def look_again(found: FoundRun, base: Path) -> FoundRun | None:

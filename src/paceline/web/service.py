@@ -92,7 +92,8 @@ RunId = Annotated[
 ]
 
 
-async def an_opened_run(run_id: RunId, service: ServiceNow) -> OpenRun:
+def an_opened_run(run_id: RunId, service: ServiceNow) -> OpenRun:
+    """Not async: looking for an unknown run may take a while, and must not hold up the others."""
     return service.opened(run_id)
 
 

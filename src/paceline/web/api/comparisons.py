@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -67,7 +68,7 @@ async def compare_runs(
     request: Request, service: ServiceNow, before: RunQuery, after: RunQuery, lang: LanguageQuery = "en"
 ) -> Response:
     """What became faster or slower beyond noise, and what became of the findings; both runs must be ready."""
-    runs = service.opened(before), service.opened(after)
+    runs = await asyncio.to_thread(lambda: (service.opened(before), service.opened(after)))
     for run in runs:
         run.report(lang)
         if run.diagnosis is None:
