@@ -116,6 +116,6 @@ def test_the_files_are_there_even_if_nobody_reads_the_screen(recorded: Path, tmp
 def test_a_place_that_cannot_be_written_is_named(diagnose: Diagnose, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     refused = diagnose("--json", tmp_path / "taken" / "answer.json")
-    assert refused.returncode == 2 and "taken/answer.json: cannot be written" in refused.stderr
+    assert refused.returncode == 1 and "taken/answer.json: cannot be written" in refused.stderr
     refused = diagnose("--out", tmp_path / "taken")
-    assert refused.returncode == 2 and "Traceback" not in refused.stderr
+    assert refused.returncode == 1 and "Traceback" not in refused.stderr

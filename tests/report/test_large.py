@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from paceline.analysis.links import MOST_LINKS
 from paceline.report.data import ReportData
 from paceline.report.html import write_html
 from paceline.report.table import Table
-from paceline.analysis.links import MOST_LINKS
 
 RANKS, CULPRIT = 1024, 517
 LARGEST = 8_000_000

@@ -23,6 +23,7 @@ from paceline.report.data import ReportData, report_data
 from paceline.report.html import render_html, write_html
 from paceline.report.masking import masked
 from paceline.report.terminal import print_diagnosis
+from paceline.report.whole import write_whole
 
 USUAL_PLACE = Path("paceline-report")
 _STDOUT = Path("-")
@@ -118,7 +119,7 @@ def _write_files(places: _Places, diagnosis: str, report: ReportData | None, lan
     if places.json == _STDOUT:
         sys.stdout.write(f"{diagnosis}\n")
     elif places.json:
-        _write(places.json, f"{diagnosis}\n")
+        write_whole(places.json, f"{diagnosis}\n")
         written.append(places.json)
     if report is None or places.html is None:
         return written
@@ -134,14 +135,6 @@ def _write_files(places: _Places, diagnosis: str, report: ReportData | None, lan
         typer.echo(f"paceline: {error}\n          {error.hint or ''}".rstrip(), err=True)
         return written
     return [places.html, *written]
-
-
-def _write(place: Path, text: str) -> None:
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{place}: cannot be written: {error.strerror}") from error
 
 
 def _chosen_steps(step: int | None, steps: str | None) -> tuple[int, ...] | None:

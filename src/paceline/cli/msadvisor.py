@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,10 +13,11 @@ from paceline.advice.hardware import usual_hardware
 from paceline.advice.present import as_json
 from paceline.cli.language import Language, is_chinese
 from paceline.cli.source import StoreOption, WorkersOption, opened, say_warnings
-from paceline.errors import PacelineError, UsageError
+from paceline.errors import UsageError
 from paceline.report.data import report_data
 from paceline.report.html import write_html
 from paceline.report.msadvisor import Result, examine
+from paceline.report.whole import write_whole
 from paceline.run.run import Run
 
 
@@ -44,7 +44,8 @@ def msadvisor(
         diagnosis = diagnose(run, steps=steps)
         result = examine(run, diagnosis, steps=steps, language=language)
         _print(result)
-        written = _write_json(result, target / "hccl_analysis_result.json")
+        written = target / "hccl_analysis_result.json"
+        write_whole(written, json.dumps(result.as_json(), ensure_ascii=False, indent=1) + "\n")
         typer.echo(f"Write result json file {written}")
         say_warnings(run)
         # Last, because the page may not be built: the result is safe by then.
@@ -95,18 +96,3 @@ def _print(result: Result) -> None:
         typer.echo(f"{table}:")
         for what, severity, gain, do in rows:
             typer.echo(f"    {what} ({severity}, {gain} %)\n        {do}")
-
-
-def _write_json(result: Result, path: Path) -> Path:
-    """Beside, then renamed; nothing else in the user's directory is touched."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(result.as_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise PacelineError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        if path.parent.is_dir():
-            temporary.unlink(missing_ok=True)
-    return path

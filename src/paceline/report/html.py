@@ -7,7 +7,6 @@ import hashlib
 import html
 import json
 import math
-import os
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib.metadata import version
@@ -17,6 +16,7 @@ from paceline.errors import PacelineError
 from paceline.report.data import ReportData
 from paceline.report.masking import masked
 from paceline.report.table import packed
+from paceline.report.whole import write_whole
 
 STATIC = Path(__file__).parent / "static"
 LANGUAGES = ("en", "zh")
@@ -45,18 +45,8 @@ This report draws itself with JavaScript, all of it inside this file. 本报告�
 
 
 def write_html(report: ReportData, target: Path, *, language: str = "en", mask_hosts: bool = False) -> None:
-    """Write the report beside `target`, then rename: a killed process leaves the old file or the new one."""
-    text = render_html(report, language=language, mask_hosts=mask_hosts)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write the report; the file appears whole or not at all."""
+    write_whole(target, render_html(report, language=language, mask_hosts=mask_hosts))
 
 
 def render_html(report: ReportData, *, language: str = "en", mask_hosts: bool = False) -> str:
