@@ -154,6 +154,7 @@ def _contention(case: Case, transport: str, rows: Rows, reached: float, alone: f
         confidence=0.85,
         amount=f"{100 * (1 - reached / alone):.0f} %",
         evidence=(Evidence("bandwidth beside computing", round(reached, 2), round(alone, 2), "GB/s"),),
+        at_least="low",
     )
 
 
