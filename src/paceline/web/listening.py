@@ -29,7 +29,9 @@ def listen(directory: Path, rules: Rules, *, host: str, port: int, announce: Cal
                 f"cannot listen on {host}:{port}: {error.strerror or error}",
                 hint="try another --port (0 = any free one)",
             ) from error
-        shown = f"[{host}]" if ":" in host else host
+        # "All addresses" is none that a browser could open.
+        name = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        shown = f"[{name}]" if ":" in name else name
         announce(f"http://{shown}:{bound.getsockname()[1]}")
         config = uvicorn.Config(
             create_app(directory, rules), log_level="warning", access_log=False, limit_concurrency=AT_ONCE,
