@@ -36,6 +36,9 @@ from paceline.web.snapshot import Snapshot, make_snapshot
 MOST_OPEN = 8
 """Runs kept open; the one nobody asked for longest is closed first."""
 
+MOST_ANSWERS = 256
+"""What-ifs that are remembered of one run."""
+
 FOUND, QUEUED, READING, EXAMINING, READY, FAILED = "found", "queued", "reading", "examining", "ready", "failed"
 LANGUAGES = ("en", "zh")
 
@@ -78,7 +81,7 @@ class OpenRun:
         self._report: ReportData | None = None
         self._documents: dict[str, bytes] = {}
         self._lanes: Lanes | None = None
-        self._what_ifs: dict[tuple[str, ...], object] = {}
+        self._answers: dict[tuple[str, ...], object] = {}
         self._run: Run | None = None
         self._lock = threading.RLock()
         self._scratch = Path(tempfile.mkdtemp(prefix="paceline-web-"))
@@ -209,9 +212,13 @@ class OpenRun:
 
     def remembered(self, key: tuple[str, ...], work: Callable[[], Result]) -> Result:
         """The answer to a question about the whole run that was asked before, or work it out."""
-        if key not in self._what_ifs:
-            self._what_ifs[key] = self.exclusive(work)
-        return self._what_ifs[key]  # type: ignore[return-value]
+        known = self._answers.get(key)
+        if known is None:
+            known = self.exclusive(work)
+            if len(self._answers) >= MOST_ANSWERS:
+                self._answers.pop(next(iter(self._answers)))
+            self._answers[key] = known
+        return known  # type: ignore[return-value]
 
     def close(self) -> None:
         with self._lock:
