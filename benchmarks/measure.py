@@ -26,15 +26,22 @@ class Cost:
     exit_code: int
 
 
-def measure(command: list[str], *, env: dict[str, str] | None = None, log: Path | None = None) -> Cost:
-    """CPU of all descendants that were waited for; peak = largest sum of their proportional memory, sampled."""
+def measure(
+    command: list[str], *, env: dict[str, str] | None = None, log: Path | None = None, memory: bool = True
+) -> Cost:
+    """CPU of all descendants that were waited for; peak = largest sum of their proportional memory, sampled.
+
+    Sampling stops the process for a moment; without `memory` nothing is sampled, and the peak is 0.
+    """
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with (log or Path(os.devnull)).open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
         sampler = _Sampler(process.pid)
-        sampler.start()
+        if memory:
+            sampler.start()
         code = process.wait()
-    sampler.stop()
+    if memory:
+        sampler.stop()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Cost(cpu, time.monotonic() - began, sampler.peak / 1e6, code)

@@ -103,7 +103,7 @@ def up_and_down(case: Case, server: S3Server, python: Path, client: str) -> Iter
     for way, words in (("up", (str(case.source), bucket, "run")), ("down", (bucket, "run", str(back)))):
         os.sync()  # nobody pays for what another left to be written
         log = WORK / f"{client}-{way}.log"
-        cost = measure(command(client, way, words, python), env=environment, log=log)
+        cost = measure(command(client, way, words, python), env=environment, log=log, memory=False)
         assert cost.exit_code == 0, f"{client} {way} failed: {log.read_text()[-2000:]}"
         yield way, cost
     same = subprocess.run(["diff", "-rq", case.source, back], check=False).returncode == 0

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paceline.storage.checksum import composite, md5, part_count
+from paceline.storage.direct import DirectFile
 from paceline.storage.store import (
     PARTIAL,
     ChangedError,
@@ -125,13 +126,16 @@ class FileUpload:
             # What lies there may be older than the journal, or cut by a power failure: read it again.
             self.done = {n: known_sum for n, known_sum in known.items() if self._sum(n) == known_sum}
             reserve(self._file, size)
+            self._direct = DirectFile(self._partial)
         except BaseException:
             os.close(self._file)
             raise
 
     def put(self, number: int, data: Data) -> str:
         with explained(self._path):
-            write_all(self._file, data, number * self._part)
+            start = number * self._part
+            done = self._direct.write(data, start)
+            write_all(self._file, memoryview(data)[done:], start + done)
         return self._total(data)
 
     def finish(self, sums: Sequence[str]) -> Item:
@@ -145,6 +149,7 @@ class FileUpload:
         return _digest(self._file, self._size, part)
 
     def leave(self) -> None:
+        self._direct.close()
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paceline.errors import UsageError
 from paceline.storage.access import find_access
 from paceline.storage.location import Location, parse
-from paceline.storage.ssh_connection import Login
 from paceline.storage.store import Item, Store
+
+if TYPE_CHECKING:
+    from paceline.storage.ssh_connection import Login  # it loads asyncio
 
 
 def open_store(where: str | Path | Location, *, logins: Mapping[str, Login] | None = None) -> Store:
