@@ -71,6 +71,8 @@ class Timeline:
     """Place in the program: equal on ranks and steps that run the same program."""
     own: Floats
     """Own time of the rank when it reached each event, ns since its first step began: work, never waiting."""
+    split_known: bool = True
+    """Whether the recording tells how much communication computing covers."""
 
     def own_time(self) -> Floats:
         """ns of own work, ranks × steps (nan = not recorded)."""
@@ -111,6 +113,7 @@ class _Bounds:
         self._fit()
         if np.isnan(self.exposed).all() and np.isnan(self.overlapped).all():
             self._overlap_with_kernels(run, events)
+        self.split_known = not (np.isnan(self.exposed).all() and np.isnan(self.overlapped).all())
 
     def _fill(self, rows: list[tuple[int | None, ...]]) -> None:
         places = {rank: i for i, rank in enumerate(self.ranks.tolist())}
@@ -238,7 +241,7 @@ class _Lines:
         return Timeline(
             events=self.events, steps=self.bounds.steps, step=self.step, is_end=self.is_end, beside=self.beside,
             overlap=self.overlap, anchor=self.anchor, work=self.work, after=self.after, lag=self.lag, begin=self.begin,
-            known=~np.isnan(self.bounds.end), place=self._place_codes(), own=self.own,
+            known=~np.isnan(self.bounds.end), split_known=self.bounds.split_known, place=self._place_codes(), own=self.own,
         )  # fmt: skip
 
     def _by_rank(self) -> Iterator[tuple[int, Ints]]:

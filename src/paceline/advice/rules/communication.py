@@ -178,8 +178,8 @@ def comm_exposed(case: Case) -> list[Finding]:
     events, line = case.line.events, case.line
     gradients = np.isin(events.tie.astype(str), gradient_groups(case)) & ~line.is_end
     main, hidden = np.flatnonzero(gradients & ~line.beside), np.flatnonzero(gradients & line.beside)
-    if not len(main):
-        return []
+    if not len(main) or (not line.split_known and _only_gradients(case)):
+        return []  # nothing could show whether computing went on meanwhile
     ranks = max(1, len(np.unique(events.rank[main])))
     steps = max(1, len(line.steps))
     transfer = events.transfer[events.instance].astype(np.float64) - line.overlap
@@ -208,6 +208,11 @@ def comm_exposed(case: Case) -> list[Finding]:
             at_most="high" if share >= PLAINLY_EXPOSED else "low",
         )
     ]
+
+
+def _only_gradients(case: Case) -> bool:
+    ties = case.line.events.tie[~case.line.is_end].astype(str)
+    return set(ties.tolist()) <= set(gradient_groups(case))
 
 
 def gradient_groups(case: Case) -> list[str]:
