@@ -27,7 +27,9 @@ def inferred_stages(line: Timeline) -> NDArray[np.int64]:
     for _ in range(len(stages)):
         longer = {b: stages[a] + 1 for a, b in ahead if stages[b] <= stages[a]}
         if not longer:
-            unknown[list(stages)] = list(stages.values())
+            even = len(set(Counter(stages.values()).values())) == 1  # else some pairs are not pairs
+            if even:
+                unknown[list(stages)] = list(stages.values())
             return unknown
         for rank, stage in longer.items():
             stages[rank] = max(stages[rank], stage)

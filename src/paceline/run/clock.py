@@ -22,6 +22,8 @@ MAX_SPREAD_NS = 2_000_000
 """Ends that scatter more than this (median absolute deviation) are not the same collective."""
 DENSE_NS = 4_000
 """Ends of one collective agree within this, mostly."""
+NAMES_AGREE = 3
+"""Operator names that show the same difference; one or two strangers can do so by chance."""
 MOST_ANONYMOUS = 64
 """Sends and receives of a step that are looked at."""
 MOST_PAIRS = 50_000
@@ -168,7 +170,7 @@ def _named_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
         if not sure.any() and np.median(np.abs(values - np.median(values))) > MAX_SPREAD_NS:
             continue
         centre, near = _densest(np.sort(values[sure] if sure.any() else values))
-        edges.append(Edge(anchor, rank, centre, near if sure.any() else 0))
+        edges.append(Edge(anchor, rank, centre, near if sure.any() and near >= NAMES_AGREE else 0))
     return edges
 
 
