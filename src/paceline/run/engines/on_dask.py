@@ -24,7 +24,7 @@ class OnDask:
             raise UsageError("Dask is not installed", hint="pip install 'paceline[dask]'") from error
         self._address = address
         try:
-            self._client = Client(f"tcp://{address}", timeout="20s", set_as_default=False)
+            self._client = Client(f"tcp://{address}", timeout="10s", set_as_default=False)
         except (OSError, ValueError) as error:
             raise PacelineError(f"dask://{address}: no scheduler answers ({error})") from error
         if not self._client.scheduler_info(n_workers=-1)["workers"]:
@@ -38,7 +38,7 @@ class OnDask:
 
         futures = {self._client.submit(work, task, pure=False): task for task in tasks}
         try:
-            for future in as_completed(list(futures)):
+            for future in as_completed(list(futures), loop=self._client.loop):
                 task = futures.pop(future)
                 try:
                     yield task, future.result()
