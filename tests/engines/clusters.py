@@ -46,7 +46,9 @@ def ray_cluster(directory: Path, env: Mapping[str, str]) -> Iterator[str]:
               "--ray-client-server-port", str(client), "--include-dashboard", "false", *common)  # fmt: skip
         await_port(client)
         for _ in range(2):
-            start(str(BIN / "ray"), "start", "--address", f"127.0.0.1:{port}", "--node-ip-address", "127.0.0.1", *common)
+            start(
+                str(BIN / "ray"), "start", "--address", f"127.0.0.1:{port}", "--node-ip-address", "127.0.0.1", *common
+            )
         yield f"ray://127.0.0.1:{client}"
 
 

@@ -29,7 +29,12 @@ LAYOUTS = ("ascend-text", "ascend-db", "kineto")
 @pytest.fixture(scope="session", params=LAYOUTS)
 def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("simulated") / "run"
-    simulate(out, ClusterSpec(hosts=2, devices=2, dp=2, tp=2, pp=1, steps=2, layers=2, micro_batches=2), ["slow-rank:1:1.3"], request.param)
+    simulate(
+        out,
+        ClusterSpec(hosts=2, devices=2, dp=2, tp=2, pp=1, steps=2, layers=2, micro_batches=2),
+        ["slow-rank:1:1.3"],
+        request.param,
+    )
     return out
 
 
@@ -72,7 +77,9 @@ def test_dask_reads_the_same_from_a_bucket(
         assert content(run) == expected
 
 
-def test_ray_reads_the_same_from_a_shared_directory(source: Path, ray: str, small_batches: None, tmp_path: Path) -> None:
+def test_ray_reads_the_same_from_a_shared_directory(
+    source: Path, ray: str, small_batches: None, tmp_path: Path
+) -> None:
     with paceline.open(source, store=tmp_path / "here") as run:
         expected = content(run)
     with paceline.open(source, store=tmp_path / "there", engine=ray) as run:

@@ -24,6 +24,7 @@ from paceline.run.places import Source
 from paceline.storage.cache import cache_name, cache_root
 from paceline.storage.location import parse
 from paceline.storage.opening import open_store
+from paceline.storage.plan import is_safe
 from paceline.storage.selection import for_diagnosis
 from paceline.storage.store import Item, Store
 from paceline.storage.tree import File, Tree
@@ -112,7 +113,7 @@ def _copy_few_rows(source: sqlite3.Connection, target: sqlite3.Connection) -> No
 
 def _listed(url: str) -> tuple[Item, ...]:
     with closing(open_store(url)) as store:
-        items = tuple(item for item in store.items() if for_diagnosis(item.key))
+        items = tuple(item for item in store.items() if for_diagnosis(item.key) and is_safe(item.key))
     if not items:
         raise UsageError(f"{url}: no profile there", hint="paceline ls shows what is; check the name")
     return items

@@ -71,8 +71,6 @@ class Run:
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         """One table as a relation; reads what it needs first."""
-        if name not in TABLE_NAMES:
-            raise UsageError(f"no table {name!r}", hint=f"there are: {', '.join(TABLE_NAMES)}")
         self.load([name])
         return self.connection.view(name)
 
@@ -89,12 +87,17 @@ class Run:
 
     def load(self, names: Iterable[str]) -> None:
         """Read these tables now, together."""
-        needed = frozenset().union(_SMALL, *(views.DEPENDS[name] for name in names))
+        needed = frozenset().union(_SMALL, *(views.DEPENDS[_known(name)] for name in names))
         if needed <= self._loaded:
             return
         self._loaded |= needed
         fill(self._store, self._place, self._chosen, self._loaded, engine=self._engine, progress=self._progress)
         self._create_views()
+
+    def rows(self, name: str) -> int:
+        """How many rows a table has."""
+        found = self.table(name).aggregate("count(*)").fetchall()
+        return int(found[0][0])
 
     @property
     def warnings(self) -> list[Warning]:
@@ -182,3 +185,9 @@ class Run:
             for warning in self._store.manifest.units[key].warnings
         ]
         return self._warnings + stored
+
+
+def _known(name: str) -> str:
+    if name not in TABLE_NAMES:
+        raise UsageError(f"no table {name!r}", hint=f"there are: {', '.join(TABLE_NAMES)}")
+    return name
