@@ -126,7 +126,9 @@ def first_answer(data: Path) -> float:
     )
     try:
         base = f"http://127.0.0.1:{port}/api/v1"
-        run = next(run for run in ask(f"{base}/runs")["runs"] if run["name"] == data.name)
+        while (listed := ask(f"{base}/runs"))["scanning"]:
+            time.sleep(0.5)
+        run = next(run for run in listed["runs"] if run["name"] == data.name)
         while ask(f"{base}/runs/{run['id']}")["state"]["phase"] not in ("ready", "failed"):
             time.sleep(0.5)
         began = time.monotonic()
