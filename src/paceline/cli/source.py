@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
 import paceline
+from paceline.run.index import Progress
 from paceline.run.run import Run
 
 Source = Annotated[Path, typer.Argument(help="Directory (or file) of profiles, any format, any depth.")]
@@ -28,15 +28,21 @@ WorkersOption = Annotated[
 def opened(source: Path, store: Path | None, workers: int | None) -> Iterator[Run]:
     """A Run that shows on stderr how far reading is, and says at the end what was odd."""
     console = Console(stderr=True)
-    columns = ("reading", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading", total=None, visible=False)
-
-        def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, visible=True)
-
+    with _shown(console) if console.is_terminal else nullcontext() as advance:
         with paceline.open(source, store=store, workers=workers or os.cpu_count() or 1, progress=advance) as run:
             yield run
+
+
+@contextmanager
+def _shown(console: Console) -> Iterator[Progress]:
+    # Imported here: a fiftieth of a second that nobody sees unless there is a terminal.
+    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    columns = ("reading", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=console, transient=True) as bars:
+        task = bars.add_task("reading", total=None, visible=False)
+        yield lambda done, total: bars.update(task, completed=done, total=total, visible=True)
 
 
 def say_warnings(run: Run, *, most: int = 12) -> None:
