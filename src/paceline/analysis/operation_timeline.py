@@ -6,12 +6,14 @@ what it waits for (straggler_study.py). Here the same graph becomes a Timeline, 
 - computing is a row of its own, alone in its instance: it transfers nothing, and covers (`overlap`) its duration;
 - it is the main line, together with what only comes before the first forward or after the last backward; messages, and
   gradients that are summed during backward, run beside it;
-- of what an operation follows, `anchor` is the computing and `after` the message or collective;
+- of what an operation follows, `anchor` is the computing (of a message: what had just ended when it was posted) and
+  `after` the message or collective;
 - what lies between the last of them and its own start is launch delay: `work`, and `lag`.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +26,8 @@ from paceline.errors import PacelineError
 from paceline.run.run import Run
 
 FORMAT = "osdi-straggler"
+SAME_NS = 1_000
+"""Two moments this close are one: the traces hold 32-bit floats."""
 
 
 def operation_timeline(run: Run, chosen: tuple[int, ...] | None = None) -> Timeline | None:
@@ -71,7 +75,7 @@ class _Rows:
         ends = len(final)
         order_rank, order_step = np.concatenate([rank, rank[final]]), np.concatenate([step, step[final]])
         starts = np.concatenate([start, end[final]])
-        order = np.lexsort((np.arange(len(starts)), starts, order_rank))
+        order = np.lexsort((np.arange(len(starts)), starts, order_step, order_rank))
         back = np.empty(len(order), dtype=np.int64)
         back[order] = np.arange(len(order))
 
@@ -118,6 +122,8 @@ class _Rows:
         anchors, afters = [], []
         for operation in self.operations:
             anchor, after = self._two(self.study.follows[operation])
+            if operation in self._messages:
+                anchor = self._posted_after(operation) or anchor
             anchors.append(self.row_of[anchor] * self.cells + inside if anchor else np.full(self.cells, -1))
             afters.append(self.row_of[after] * self.cells + inside if after else np.full(self.cells, -1))
         return np.concatenate(anchors), np.concatenate(afters)
@@ -132,6 +138,25 @@ class _Rows:
             communication = [o for o in communication if o not in computing]
         return (computing or [None])[-1], (communication or [None])[-1]
 
+    def _posted_after(self, message: Operation) -> Operation | None:
+        """The computing that had just ended: frameworks that send and receive in one call post receives with the next send."""
+        begun = float(np.median(self.study.operations[message].start)) + SAME_NS
+        ended = [(end, computing) for end, computing in self._computing[message.stage] if end <= begun]
+        return max(ended)[1] if ended else None
+
+    @cached_property
+    def _computing(self) -> dict[int, list[tuple[float, Operation]]]:
+        """Forward and backward of each stage, with their usual ends."""
+        found: dict[int, list[tuple[float, Operation]]] = defaultdict(list)
+        for operation in self.operations:
+            if operation.name.endswith("-compute"):
+                found[operation.stage].append((float(np.median(self.study.operations[operation].end)), operation))
+        return found
+
+    @cached_property
+    def _messages(self) -> set[Operation]:
+        return {operation for operation in self.operations if operation.name.endswith(("-send", "-recv"))}
+
     @cached_property
     def _beside_names(self) -> set[Operation]:
         """Messages, and gradients that are summed before the last backward ends."""
@@ -143,7 +168,7 @@ class _Rows:
         }  # fmt: skip
         return {
             o for o in self.operations
-            if o.name.endswith(("-send", "-recv"))
+            if o in self._messages
             or (o.name.startswith("grads-") and float(np.median(recorded[o].start)) < closed.get(o.stage, -np.inf))
         }  # fmt: skip
 
