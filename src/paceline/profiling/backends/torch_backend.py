@@ -1,0 +1,155 @@
+"""torch.profiler, or torch_npu's where the job has loaded it.
+
+Plain torch writes `{worker}_{pid}_{time}_ascend_pt/{worker}.{ns}.pt.trace.json` with steps as ProfilerStep#N;
+torch_npu writes its own `_ascend_pt` directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from paceline.profiling.backends.fresh import newest_directory
+from paceline.profiling.options import Options, ProfilerActivity
+from paceline.profiling.output import Order, StepSpan, add_metadata, describe, recording_directory
+from paceline.profiling.rank import world_size
+from paceline.profiling.schedule import ProfilerAction
+
+_ACTIONS = {
+    ProfilerAction.NONE: "NONE",
+    ProfilerAction.WARM_UP: "WARMUP",
+    ProfilerAction.RECORD: "RECORD",
+    ProfilerAction.RECORD_AND_SAVE: "RECORD_AND_SAVE",
+}
+
+
+class TorchBackend:
+    name = "torch"
+
+    def __init__(self) -> None:
+        self._profile: Any = None
+        self._order: Order | None = None
+        self._directory: Path | None = None
+        self._action = ProfilerAction.NONE
+
+    def begin(self, order: Order, action: ProfilerAction, step: int) -> None:
+        self._order, self._action = order, action
+        order.directory.mkdir(parents=True, exist_ok=True)
+        self._directory = None if _ascend() else recording_directory(order, "pt")
+        library = _library()
+        arguments = _ascend_arguments(order) if _ascend() else _arguments(order.options)
+        self._profile = library.profile(schedule=lambda _: getattr(library.ProfilerAction, self._name()), **arguments)
+        self._profile.step_num = step
+        self._profile.start()
+
+    def advance(self, action: ProfilerAction, step: int) -> None:
+        self._action = action
+        self._profile.step()
+
+    def finish(self, spans: list[StepSpan], metadata: dict[str, object]) -> Path:
+        assert self._order is not None
+        for key, value in metadata.items():
+            self._profile.add_metadata_json(key, json.dumps(value))
+        if not _ascend():
+            self._say_rank()
+        self._profile.__exit__(None, None, None)
+        recording = self._directory or newest_directory(self._order.directory, "pt")
+        if self._directory:
+            _export(self._profile, recording, self._order)
+        self._profile = None
+        add_metadata(recording, metadata)
+        describe(recording, self._order, self.name, version=_version(), spans=spans)
+        return recording
+
+    def abandon(self) -> None:
+        self._profile.__exit__(None, None, None)
+        self._profile = None
+
+    def _name(self) -> str:
+        return _ACTIONS[self._action]
+
+    def _say_rank(self) -> None:
+        """torch tells the rank only of process groups; jobs without one are known by their launcher."""
+        distributed = sys.modules.get("torch.distributed")
+        if self._order and not (distributed and distributed.is_available() and distributed.is_initialized()):
+            info = {"backend": "none", "rank": self._order.rank, "world_size": world_size()}
+            self._profile.add_metadata_json("distributedInfo", json.dumps(info))
+
+
+BACKEND = TorchBackend
+
+
+def _ascend() -> ModuleType | None:
+    return sys.modules.get("torch_npu")
+
+
+def _library() -> Any:
+    if _ascend():
+        import torch_npu.profiler as npu  # type: ignore[import-not-found]  # only where the job has an NPU
+
+        return npu
+    import torch.profiler
+
+    return torch.profiler
+
+
+def _version() -> str:
+    import torch
+
+    return str(torch.__version__)
+
+
+def _arguments(options: Options) -> dict[str, Any]:
+    import torch
+    from torch.profiler import ProfilerActivity as Activity
+
+    activities = [Activity.CPU]
+    if torch.cuda.is_available():
+        if options.activities == (ProfilerActivity.GPU,):
+            activities = [Activity.CUDA]
+        elif options.activities != (ProfilerActivity.CPU,):
+            activities.append(Activity.CUDA)
+    return {
+        "activities": activities,
+        "record_shapes": options.record_shapes,
+        "profile_memory": options.profile_memory,
+        "with_stack": options.with_stack,
+    }
+
+
+def _ascend_arguments(order: Order) -> dict[str, Any]:
+    """torch_npu's names for the same things; its handler writes and, if asked, analyses."""
+    npu, options = _library(), order.options
+    activities = {ProfilerActivity.CPU: npu.ProfilerActivity.CPU, ProfilerActivity.NPU: npu.ProfilerActivity.NPU}
+    experimental = npu._ExperimentalConfig(
+        profiler_level=getattr(npu.ProfilerLevel, options.profiler_level.name.replace("LevelNone", "Level_none")),
+        aic_metrics=getattr(npu.AiCMetrics, options.aic_metrics.name),
+        l2_cache=options.l2_cache,
+        data_simplification=options.data_simplification,
+        export_type=[getattr(npu.ExportType, each.name) for each in options.export_type],
+    )
+    return {
+        "activities": [activities[each] for each in options.activities if each in activities],
+        "record_shapes": options.record_shapes,
+        "profile_memory": options.profile_memory,
+        "with_stack": options.with_stack,
+        "on_trace_ready": npu.tensorboard_trace_handler(
+            str(order.directory), order.worker, order.analyse, order.asynchronous
+        ),
+        "experimental_config": experimental,
+    }
+
+
+def _export(profile: Any, recording: Path, order: Order) -> None:
+    recording.mkdir(parents=True)
+    worker = f"{order.worker or socket.gethostname()}_{os.getpid()}"
+    trace = recording / f"{worker}.{time.time_ns()}.pt.trace.json"
+    beside = trace.with_name(f".{trace.name}.part")
+    profile.export_chrome_trace(str(beside))
+    os.replace(beside, trace)
