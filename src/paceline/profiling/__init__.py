@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from paceline.profiling.options import ProfilerLevel as ProfilerLevel
     from paceline.profiling.profiler import Profiler as Profiler
     from paceline.profiling.profiler import profile as profile
+    from paceline.profiling.recorder import Recorder as Recorder
     from paceline.profiling.schedule import ProfilerAction as ProfilerAction
     from paceline.profiling.schedule import schedule as schedule
     from paceline.profiling.trace_handler import tensor_board_trace_handler as tensor_board_trace_handler
@@ -31,6 +32,7 @@ _HOME = {
     "ProfilerAction": "schedule",
     "ProfilerActivity": "options",
     "ProfilerLevel": "options",
+    "Recorder": "recorder",
     "profile": "profiler",
     "schedule": "schedule",
     "tensor_board_trace_handler": "trace_handler",
