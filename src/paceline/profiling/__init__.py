@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from paceline.profiling.profiler import Profiler as Profiler
     from paceline.profiling.profiler import profile as profile
     from paceline.profiling.recorder import Recorder as Recorder
-    from paceline.profiling.schedule import ProfilerAction as ProfilerAction
-    from paceline.profiling.schedule import schedule as schedule
+    from paceline.profiling.scheduling import ProfilerAction as ProfilerAction
+    from paceline.profiling.scheduling import schedule as schedule
     from paceline.profiling.trace_handler import tensor_board_trace_handler as tensor_board_trace_handler
     from paceline.profiling.trace_handler import tensorboard_trace_handler as tensorboard_trace_handler
 
@@ -29,12 +29,12 @@ _HOME = {
     "ExportType": "options",
     "HostSystem": "options",
     "Profiler": "profiler",
-    "ProfilerAction": "schedule",
+    "ProfilerAction": "scheduling",
     "ProfilerActivity": "options",
     "ProfilerLevel": "options",
     "Recorder": "recorder",
     "profile": "profiler",
-    "schedule": "schedule",
+    "schedule": "scheduling",
     "tensor_board_trace_handler": "trace_handler",
     "tensorboard_trace_handler": "trace_handler",
 }

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from paceline.profiling.options import Options
-from paceline.profiling.rank import device_id
+from paceline.profiling.recorder.identity import Identity
 
 LONGEST_WORKER_NAME = 225
 
@@ -23,11 +22,15 @@ class Order:
 
     directory: Path
     options: Options
-    rank: int
+    identity: Identity
     worker: str | None = None
     analyse: bool = True
     asynchronous: bool = False
     schedule: Mapping[str, int] | None = None
+
+    @property
+    def rank(self) -> int:
+        return self.identity.rank
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class StepSpan:
 def recording_directory(order: Order, suffix: str) -> Path:
     """`{worker}_{pid}_{UTC time to the millisecond}_ascend_ms` (or _pt), new each time."""
     now = datetime.now(timezone.utc).strftime("%Y%m%d%H%M%S%f")[:-3]
-    return order.directory / f"{order.worker or socket.gethostname()}_{os.getpid()}_{now}_ascend_{suffix}"
+    return order.directory / f"{order.worker or order.identity.host}_{os.getpid()}_{now}_ascend_{suffix}"
 
 
 def write_json(path: Path, content: object, *, indent: int | None = 4) -> None:
@@ -64,7 +67,7 @@ def describe(recording: Path, order: Order, backend: str, *, version: str, spans
     parameters = {"is_set_schedule": order.schedule is not None, **order.options.plain()}
     content = {
         "profiler_parameters": {**parameters, "schedule": dict(order.schedule or {"wait": 0, "active": 1})},
-        "ms_profiler_info": {"rank_id": order.rank, "device_id": device_id()},
+        "ms_profiler_info": {"rank_id": order.rank, "device_id": order.identity.device or 0},
         "cann_profiler_info": {},
         "analysis_cost_time": {},
         "ms_version": version if backend == "mindspore" else "",

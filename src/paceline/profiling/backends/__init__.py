@@ -9,7 +9,7 @@ from typing import Protocol
 
 from paceline.errors import UsageError
 from paceline.profiling.output import Order, StepSpan
-from paceline.profiling.schedule import ProfilerAction
+from paceline.profiling.scheduling import ProfilerAction
 
 BACKENDS = ("mindspore", "torch", "light")
 """Modules of this package, in the order in which `auto` looks for their framework among the loaded ones."""

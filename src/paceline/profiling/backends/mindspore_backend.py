@@ -13,7 +13,7 @@ from paceline.errors import PacelineError
 from paceline.profiling.backends.fresh import newest_directory
 from paceline.profiling.options import Options
 from paceline.profiling.output import Order, StepSpan, add_metadata, add_steps, describe
-from paceline.profiling.schedule import ProfilerAction
+from paceline.profiling.scheduling import ProfilerAction
 
 
 class MindSporeBackend:
@@ -139,8 +139,12 @@ def _experimental() -> Any:
 def _finish_started_work() -> None:
     """PyNative launches operators ahead: without waiting, some of the step before would be recorded."""
     import mindspore
+    from mindspore.profiler import profiler_interface
 
-    mindspore.runtime.synchronize()
+    if _on_cpu():
+        profiler_interface._pynative_executor.sync()  # runtime.synchronize() knows devices only
+    else:
+        mindspore.runtime.synchronize()
 
 
 def _on_cpu() -> bool:

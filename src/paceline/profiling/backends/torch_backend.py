@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import time
 from pathlib import Path
@@ -18,8 +17,7 @@ from typing import Any
 from paceline.profiling.backends.fresh import newest_directory
 from paceline.profiling.options import Options, ProfilerActivity
 from paceline.profiling.output import Order, StepSpan, add_metadata, describe, recording_directory
-from paceline.profiling.rank import world_size
-from paceline.profiling.schedule import ProfilerAction
+from paceline.profiling.scheduling import ProfilerAction
 
 _ACTIONS = {
     ProfilerAction.NONE: "NONE",
@@ -78,7 +76,7 @@ class TorchBackend:
         """torch tells the rank only of process groups; jobs without one are known by their launcher."""
         distributed = sys.modules.get("torch.distributed")
         if self._order and not (distributed and distributed.is_available() and distributed.is_initialized()):
-            info = {"backend": "none", "rank": self._order.rank, "world_size": world_size()}
+            info = {"backend": "none", "rank": self._order.rank, "world_size": self._order.identity.world_size}
             self._profile.add_metadata_json("distributedInfo", json.dumps(info))
 
 
@@ -148,7 +146,7 @@ def _ascend_arguments(order: Order) -> dict[str, Any]:
 
 def _export(profile: Any, recording: Path, order: Order) -> None:
     recording.mkdir(parents=True)
-    worker = f"{order.worker or socket.gethostname()}_{os.getpid()}"
+    worker = f"{order.worker or order.identity.host}_{os.getpid()}"
     trace = recording / f"{worker}.{time.time_ns()}.pt.trace.json"
     beside = trace.with_name(f".{trace.name}.part")
     profile.export_chrome_trace(str(beside))
