@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound="TrainingCallback")
@@ -35,13 +34,18 @@ def with_callback_type(kind: type[T]) -> type[T]:
     return _with_callback(kind) if "mindspore" in sys.modules else kind
 
 
-@cache
+_made: dict[type, Any] = {}
+
+
 def _with_callback(kind: type[T]) -> type[T]:
-    from mindspore.train import Callback  # type: ignore[import-not-found]
+    from mindspore.train import Callback
 
     if issubclass(kind, Callback):
         return kind
-    return type(kind.__name__, (kind, Callback), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+    if kind not in _made:
+        _made[kind] = type(kind.__name__, (kind, Callback), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+    made: type[T] = _made[kind]
+    return made
 
 
 def _number(run_context: Any) -> int:

@@ -102,7 +102,9 @@ def _checked(name: str, value: Any) -> object:
     if type(value) is int and name in _NUMBERS:
         if value not in _NUMBERS[name]:
             return _reset(name, value, default)
-        warn(f"'{name}' as a number ({value}) will not be understood in later versions; write {_NUMBERS[name][value]!r}.")
+        warn(
+            f"'{name}' as a number ({value}) will not be understood in later versions; write {_NUMBERS[name][value]!r}."
+        )
         value = _NUMBERS[name][value]
     if name in _ENUMS:
         return _member(_ENUMS[name], value) or _reset(name, value, default)

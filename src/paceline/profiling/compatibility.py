@@ -72,7 +72,6 @@ def _one_domain_list(options: Options, _: bool) -> Options:
     if not (options.mstx_domain_include and options.mstx_domain_exclude):
         return options
     warn(
-        "mstx_domain_include and mstx_domain_exclude can not be set together, "
-        "mstx_domain_exclude has been reset to []."
+        "mstx_domain_include and mstx_domain_exclude can not be set together, mstx_domain_exclude has been reset to []."
     )
     return replace(options, mstx_domain_exclude=())

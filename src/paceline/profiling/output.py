@@ -48,14 +48,15 @@ def recording_directory(order: Order, suffix: str) -> Path:
     return order.directory / f"{order.worker or order.identity.host}_{os.getpid()}_{now}_ascend_{suffix}"
 
 
-def write_json(path: Path, content: object, *, indent: int | None = 4) -> None:
+def write_json(path: Path, content: object, *, durable: bool = True) -> None:
     """Beside, synced, renamed: readers see the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     with beside.open("w", encoding="utf-8") as file:
-        json.dump(content, file, ensure_ascii=False, indent=indent)
+        json.dump(content, file, ensure_ascii=False, indent=4)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     os.replace(beside, path)
 
 

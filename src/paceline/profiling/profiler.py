@@ -7,6 +7,7 @@ A recording goes wrong with a warning, never with an exception: training is wort
 from __future__ import annotations
 
 import atexit
+import os
 import weakref
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -225,5 +226,7 @@ def _window(start_step: int | None, stop_step: int | None) -> tuple[int, int]:
 
 def _stop_at_exit(reference: weakref.ref[Profiler]) -> None:
     profiler = reference()
-    if profiler is not None and (profiler._running or profiler._recordings.current is not None):
+    if profiler is None or profiler._identity.pid != os.getpid():
+        return
+    if profiler._running or profiler._recordings.current is not None:
         profiler.stop()

@@ -54,13 +54,21 @@ class Recordings:
     def warn_if_cut_short(self, step: int) -> None:
         """Training ends before the schedule does: in the documented words."""
         if self.action is WARM_UP:
-            warn("Incorrect schedule: Stop profiler while current state is WARMUP which will result in empty parsed data.")
+            warn(
+                "Incorrect schedule: Stop profiler while current state is WARMUP which will result in empty parsed data."
+            )
         elif self.action is RECORD:
-            warn("Incorrect schedule: Stop profiler while current state is RECORD which may result in incomplete parsed data.")
+            warn(
+                "Incorrect schedule: Stop profiler while current state is RECORD which may result in incomplete parsed data."
+            )
         elif self.action is SAVE:
-            warn("Stop profiler while current state is RECORD_AND_SAVE, perhaps the scheduling cycle has not yet completed.")
+            warn(
+                "Stop profiler while current state is RECORD_AND_SAVE, perhaps the scheduling cycle has not yet completed."
+            )
         elif not self._ever_active:
-            warn(f"Incorrect schedule: Stop profiler at step {step}, before the first step to be recorded; nothing was.")
+            warn(
+                f"Incorrect schedule: Stop profiler at step {step}, before the first step to be recorded; nothing was."
+            )
 
     def close(self, metadata: dict[str, object], ready: Callable[[], None]) -> None:
         """Write the recording under way, if there is one; `ready` is called once it lies there."""

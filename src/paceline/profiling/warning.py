@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 
@@ -11,9 +14,27 @@ class ProfilingWarning(UserWarning):
     """Something about a recording is not as asked; training goes on."""
 
 
+_collected = threading.local()
+
+
 def warn(text: str) -> None:
     """Warn at the line of the user's code that called into this room."""
-    warnings.warn(text, ProfilingWarning, stacklevel=_depth_of_caller())
+    texts: list[str] | None = getattr(_collected, "texts", None)
+    if texts is not None:
+        texts.append(text)
+    else:
+        warnings.warn(text, ProfilingWarning, stacklevel=_depth_of_caller())
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """Collect what this thread warns of instead: for files and variables, which have no line of code to point at."""
+    texts: list[str] = []
+    _collected.texts = texts
+    try:
+        yield texts
+    finally:
+        _collected.texts = None
 
 
 def _depth_of_caller() -> int:

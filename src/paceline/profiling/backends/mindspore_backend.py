@@ -59,7 +59,7 @@ class MindSporeBackend:
         self._profile = None
 
     def _made(self, order: Order) -> Any:
-        from mindspore import profiler  # type: ignore[import-not-found]  # the job has it; we do not depend on it
+        from mindspore import profiler
 
         handler = profiler.tensorboard_trace_handler(
             str(order.directory), order.worker, order.analyse or _on_cpu(), order.asynchronous
@@ -79,7 +79,7 @@ BACKEND = MindSporeBackend
 
 
 def _actions() -> Any:
-    from mindspore.profiler.schedule import ProfilerAction as Actions  # type: ignore[import-not-found]
+    from mindspore.profiler.schedule import ProfilerAction as Actions
 
     return Actions
 

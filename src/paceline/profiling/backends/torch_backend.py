@@ -89,7 +89,7 @@ def _ascend() -> ModuleType | None:
 
 def _library() -> Any:
     if _ascend():
-        import torch_npu.profiler as npu  # type: ignore[import-not-found]  # only where the job has an NPU
+        import torch_npu.profiler as npu
 
         return npu
     import torch.profiler
