@@ -5,6 +5,7 @@ Names are imported when first used: `import paceline.profiling` costs a job noth
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -49,3 +50,8 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     globals()[name] = value
     return value
+
+
+if os.environ.get("MS_PROFILER_OPTIONS"):
+    # Asked for: the script need not know more than this import. MindSpore reads the variable itself, torch does not.
+    import_module(f"{__name__}.environment").begin()

@@ -71,10 +71,14 @@ class Recordings:
             )
 
     def close(self, metadata: dict[str, object], ready: Callable[[], None]) -> None:
-        """Write the recording under way, if there is one; `ready` is called once it lies there."""
+        """Write the recording under way, if there is one; `ready` is called once it lies there.
+
+        A step that has begun and not ended is no step, unless it is all there is (from start() to stop()).
+        """
         if self.current is None:
             return
-        self._end_step()
+        if not self._spans:
+            self._end_step()
         backend, action = self.current, self.action
         self.current, self.action, self._step = None, NONE, None
         spans, self._spans = self._spans, []

@@ -7,6 +7,7 @@ torch_npu writes its own `_ascend_pt` directory.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import sys
 import time
@@ -35,9 +36,12 @@ class TorchBackend:
         self._order: Order | None = None
         self._directory: Path | None = None
         self._action = ProfilerAction.NONE
+        self._step = 0
+        self._grouped = False
+        """Whether torch knew its process group when the recording began, and so its rank."""
 
     def begin(self, order: Order, action: ProfilerAction, step: int) -> None:
-        self._order, self._action = order, action
+        self._order, self._action, self._step, self._grouped = order, action, step, _has_group()
         order.directory.mkdir(parents=True, exist_ok=True)
         self._directory = None if _ascend() else recording_directory(order, "pt")
         library = _library()
@@ -47,7 +51,7 @@ class TorchBackend:
         self._profile.start()
 
     def advance(self, action: ProfilerAction, step: int) -> None:
-        self._action = action
+        self._action, self._step = action, step
         self._profile.step()
 
     def finish(self, spans: list[StepSpan], metadata: dict[str, object]) -> Path:
@@ -59,7 +63,8 @@ class TorchBackend:
         self._profile.__exit__(None, None, None)
         recording = self._directory or newest_directory(self._order.directory, "pt")
         if self._directory:
-            _export(self._profile, recording, self._order)
+            unfinished = bool(spans) and spans[-1].step != self._step
+            _export(self._profile, recording, self._order, unfinished=self._step if unfinished else None)
         self._profile = None
         add_metadata(recording, metadata)
         describe(recording, self._order, self.name, version=_version(), spans=spans)
@@ -73,11 +78,13 @@ class TorchBackend:
         return _ACTIONS[self._action]
 
     def _say_rank(self) -> None:
-        """torch tells the rank only of process groups; jobs without one are known by their launcher."""
-        distributed = sys.modules.get("torch.distributed")
-        if self._order and not (distributed and distributed.is_available() and distributed.is_initialized()):
-            info = {"backend": "none", "rank": self._order.rank, "world_size": self._order.identity.world_size}
-            self._profile.add_metadata_json("distributedInfo", json.dumps(info))
+        """torch looks for a process group when a recording starts; later ones, and jobs without, are said here."""
+        if self._order is None or self._grouped:
+            return
+        info: Any = {"backend": "none", "rank": self._order.rank, "world_size": self._order.identity.world_size}
+        if _has_group():
+            info = self._profile._get_distributed_info() or info
+        self._profile.add_metadata_json("distributedInfo", json.dumps(info, default=str))
 
 
 BACKEND = TorchBackend
@@ -85,6 +92,11 @@ BACKEND = TorchBackend
 
 def _ascend() -> ModuleType | None:
     return sys.modules.get("torch_npu")
+
+
+def _has_group() -> bool:
+    distributed = sys.modules.get("torch.distributed")
+    return bool(distributed and distributed.is_available() and distributed.is_initialized())
 
 
 def _library() -> Any:
@@ -144,10 +156,22 @@ def _ascend_arguments(order: Order) -> dict[str, Any]:
     }
 
 
-def _export(profile: Any, recording: Path, order: Order) -> None:
+def _export(profile: Any, recording: Path, order: Order, *, unfinished: int | None) -> None:
     recording.mkdir(parents=True)
     worker = f"{order.worker or order.identity.host}_{os.getpid()}"
     trace = recording / f"{worker}.{time.time_ns()}.pt.trace.json"
     beside = trace.with_name(f".{trace.name}.part")
     profile.export_chrome_trace(str(beside))
+    if unfinished is not None:
+        _rename_event(beside, b'"ProfilerStep#%d"' % unfinished, b'"Unfinished  #%d"' % unfinished)
     os.replace(beside, trace)
+
+
+def _rename_event(trace: Path, name: bytes, other: bytes) -> None:
+    """The stretch between the last step and the end of the recording must not be taken for a step."""
+    assert len(name) == len(other)
+    with trace.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+        place = data.find(name)
+        while place >= 0:
+            data[place : place + len(other)] = other
+            place = data.find(name, place)
