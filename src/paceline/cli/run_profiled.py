@@ -11,7 +11,7 @@ import typer
 
 from paceline.cli.ranks import ranks_of
 from paceline.errors import UsageError
-from paceline.profiling.environment import VARIABLE, read_options
+from paceline.profiling.environment import VARIABLE, read_options, spelled
 from paceline.profiling.launch import run
 
 
@@ -47,7 +47,7 @@ def run_profiled(
         raise UsageError(f"{VARIABLE} {read.problem}", hint="""e.g. {"start": true, "output_path": "./data"}""")
     for note in read.notes:
         print(f"paceline: {note}", file=sys.stderr)
-    raise typer.Exit(run(command, json.dumps(asked)))
+    raise typer.Exit(run(command, spelled(read)))
 
 
 def _from_environment() -> dict[str, Any]:

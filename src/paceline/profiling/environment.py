@@ -83,6 +83,12 @@ def variable_for_mindspore(asked: EnvironmentOptions) -> str:
     return json.dumps({"start": True, **known})
 
 
+def spelled(asked: EnvironmentOptions) -> str:
+    """The same request, with everything corrected that has been explained."""
+    ours = {name: getattr(asked, name) for name in _OURS if name != "start"}
+    return json.dumps({**json.loads(variable_for_mindspore(asked)), **{k: v for k, v in ours.items() if v is not None}})
+
+
 def begin() -> None:
     """Once per process: explain the variable, and wait for the framework to be imported."""
     text = os.environ.get(TAKEN) or os.environ.get(VARIABLE)

@@ -1,10 +1,10 @@
 """The recorder a training loop holds: steps, phases, data and collectives in; a ring of the last steps on disk.
 
-with Recorder("runs/today") as recorder:
-    for batch in recorder.data(loader):
-        with recorder.phase("forward_backward"):
-            …
-        recorder.step()
+    with Recorder("runs/today") as recorder:
+        for batch in recorder.data(loader):
+            with recorder.phase("forward_backward"):
+                …
+            recorder.step()
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from time import perf_counter_ns
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from paceline.errors import UsageError
 from paceline.profiling.recorder import hooks
@@ -44,7 +44,8 @@ class Recorder:
 
     `steps` are kept in detail (at least; at most twice as many lie on disk), the summary of each step for the last
     150,000 or more. `rank`, `world_size` and `job` are found out where they are not given. With `collectives` those of
-    torch.distributed and mindspore are recorded, if these are imported before `start`.
+    torch.distributed and mindspore are recorded, if these are imported before `start`. Where they only queue work for a
+    device, their real start and end are seen by waiting for the device, in one of `exact_every` steps (0: never).
     """
 
     def __init__(
@@ -57,13 +58,14 @@ class Recorder:
         steps: int = 1000,
         first_step: int = 1,
         collectives: bool = True,
+        exact_every: int = 100,
         stall: StallLimit | None = None,
     ) -> None:
         if steps < 1:
             raise UsageError(f"steps={steps}: at least one step has to be kept")
         self.output_dir = Path(output_dir)
         self._asked = (rank, world_size, job)
-        self._steps, self._collectives = steps, collectives
+        self._steps, self._collectives, self._exact_every = steps, collectives, exact_every
         self._stall = stall or StallLimit()
         self.current = Step(first_step, 0)
         self.within: list[str] = []
@@ -76,13 +78,14 @@ class Recorder:
         self._phases: dict[str, Phase] = {}
         self._memory: tuple[int, ...] | None = None
         self._origin = self._started = 0
-        self._running = False
+        self.running = False
+        """Between `start` and `close`; read by every hook."""
 
     # -- what a training loop calls ----------------------------------------------------------------------------------
 
     def start(self) -> Recorder:
         """Find out who we are, hook the collectives, begin to write; calling it twice does no harm."""
-        if self._running:
+        if self.running:
             return self
         self.identity = identify(*self._asked)
         self._started, self._origin = time.time_ns(), perf_counter_ns()
@@ -92,7 +95,7 @@ class Recorder:
             self.directory, "summary", self._summary_head, lines=SUMMARY_STEPS, size=SEGMENT_BYTES, kept=SUMMARY_KEPT
         )
         self.current = Step(self.current.number, self._origin)
-        self._running = True
+        self.running = True
         if self._collectives:
             hooks.install(self)
         self._endings = Endings(self)
@@ -102,7 +105,7 @@ class Recorder:
 
     def step(self, number: int | None = None) -> None:
         """The current step ends, the next begins; `number` if it is not the one after the last."""
-        if not self._running:
+        if not self.running:
             return
         now = perf_counter_ns()
         done = self.current
@@ -126,22 +129,28 @@ class Recorder:
         """The same batches; the time each takes to come is recorded as data_wait."""
         return Waiting(source, self.phase(DATA_WAIT))
 
+    def data_parallel(self, model: Any) -> None:
+        """Record the gradient sums of torch's DistributedDataParallel, which hides them from everybody else."""
+        from paceline.profiling.recorder.data_parallel import record_buckets
+
+        record_buckets(self, hooks.torch_hooks(self), model)
+
     def flush(self) -> None:
         """Write what is in memory now, and the ring as step_trace_time.csv, communication.json and trace_view.json."""
-        if self._running:
+        if self.running:
             self.write()
             self._export()
 
     def close(self) -> None:
         """Flush, unhook, stop the thread; calling it twice does no harm."""
-        if not self._running:
+        if not self.running:
             return
         self._watchdog.stop()
         hooks.remove(self)
         self._endings.remove()
         self.event("closed", "")
         self.flush()
-        self._running = False
+        self.running = False
         self._log.close()
         self._summary.close()
 
@@ -157,13 +166,21 @@ class Recorder:
 
     # -- what hooks, watchdog and endings call -----------------------------------------------------------------------
 
-    @property
-    def running(self) -> bool:
-        return self._running
-
     def talk(self, op: str, group: str, size: int | None, peer: int | None = None) -> Talk:
         """A collective begins on this rank."""
         return self.current.talk(op, group, size, peer)
+
+    def blocked(self, talk: Talk, waited: int) -> None:
+        """The training thread stood still for `waited` ns until this collective was done."""
+        if talk.start >= self.current.start:
+            talk.blocked += waited
+        else:
+            self.current.blocked_more += waited  # begun in an earlier step, whose line is written
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether collectives of this step are waited for; the same steps on all ranks."""
+        return self._exact_every > 0 and self.current.number % self._exact_every == 0
 
     def know_group(self, name: str, ranks: tuple[int, ...], called: str) -> None:
         """Collectives are about to use this group; every later segment repeats it."""

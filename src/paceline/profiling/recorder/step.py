@@ -23,7 +23,7 @@ DATA_WAIT = "data_wait"
 class Talk:
     """One collective of this rank, open until `end` is set."""
 
-    __slots__ = ("blocked", "bytes", "end", "group", "op", "peer", "start")
+    __slots__ = ("blocked", "bytes", "end", "exact", "group", "later", "op", "peer", "start")
 
     def __init__(self, op: str, group: str, size: int | None, peer: int | None) -> None:
         self.op, self.group, self.bytes, self.peer = op, group, size, peer
@@ -31,12 +31,16 @@ class Talk:
         """ns for which the calling thread stood still."""
         self.end = 0
         """0: not known (yet)."""
+        self.later = self.exact = False
+        """Whether the call only queues work for a device, and whether that was waited for all the same."""
         self.start = perf_counter_ns()
 
     def finish(self) -> None:
-        """A blocking call returned."""
-        self.end = end = perf_counter_ns()
-        self.blocked += end - self.start
+        """The call returned; of work that is only queued then nobody knows the end."""
+        end = perf_counter_ns()
+        self.blocked = end - self.start
+        if self.exact or not self.later:
+            self.end = end
 
 
 class Step:
@@ -83,7 +87,7 @@ class Step:
             parts.append(f'"c":[{",".join(spelled)}]')
         if memory:
             parts.append(f'"m":[{",".join(map(_number, memory))}]')
-        if self.left_out:
+        if self.left_out or self.blocked_more:
             parts.append(f'"more":[{self.left_out},{self.blocked_more}]')
         blocked = min(blocked + self.blocked_more, end - start)
         summary = f"[{self.number},{start - origin},{end - start},{blocked},{self.waited},{sent}]\n"
