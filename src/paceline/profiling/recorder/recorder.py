@@ -1,10 +1,10 @@
 """The recorder a training loop holds: steps, phases, data and collectives in; a ring of the last steps on disk.
 
-    with Recorder("runs/today") as recorder:
-        for batch in recorder.data(loader):
-            with recorder.phase("forward_backward"):
-                …
-            recorder.step()
+with Recorder("runs/today") as recorder:
+    for batch in recorder.data(loader):
+        with recorder.phase("forward_backward"):
+            …
+        recorder.step()
 """
 
 from __future__ import annotations
