@@ -32,10 +32,14 @@ COMMANDS = (
     "kb",
     "msadvisor",
     "checkpoint",
+    "profile",
+    "run-profiled",
 )
 """Each is the function, or the Typer of subcommands, of that name in the module of that name."""
 
 _READ_ONLY = frozenset({"diagnose", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb"})
+PASS_ON = {"run-profiled": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
+"""Commands that hand on what is not theirs."""
 
 
 def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -54,7 +58,7 @@ def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            app.command(name, context_settings=PASS_ON.get(name))(command)
     return app
 
 
