@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline.checkpoint.box import whole
+from paceline.checkpoint.choice import is_weights, step_of
 from paceline.checkpoint.containers import open_container
 from paceline.checkpoint.files import opened
 from paceline.checkpoint.frame import Piece, Wanted
@@ -18,10 +20,13 @@ from paceline.checkpoint.gather import read_tensor
 from paceline.checkpoint.numbers import numbers
 from paceline.checkpoint.source import open_checkpoint
 from paceline.checkpoint.strategy import read_strategy
-from paceline.errors import PacelineError, UsageError
+from paceline.errors import PacelineError
 from paceline.training.reference.learner import Learner
 
 _log = logging.getLogger("paceline")
+
+_RANK_NUMBER = re.compile(r"_rank_\d+")
+_RANK_DIRECTORY = re.compile(r"/?rank_\d+$")
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -72,8 +77,8 @@ def _look(where: str, ranks: int, wanted: bool | str) -> Chosen:
     from paceline.checkpoint.resume import find_resume_point
 
     try:
-        if isinstance(wanted, str):
-            raise UsageError(f"resume_training={wanted}: not read yet")
+        if name := _named(where, wanted):
+            return _by_name(where, name, ranks)
         point = find_resume_point(where, ranks=ranks)
     except PacelineError as error:
         return Chosen(problem=str(error), hint=error.hint)
@@ -83,6 +88,34 @@ def _look(where: str, ranks: int, wanted: bool | str) -> Chosen:
         _log.warning("%s", note)
     files = {rank: list(keys) for rank, keys in point.files.items()}
     return Chosen(point.location, point.epoch, point.step, files)
+
+
+def _named(where: str, wanted: bool | str) -> str:
+    """The file's name, where one was given: as resume_training, or as load_checkpoint itself."""
+    if isinstance(wanted, str):
+        return wanted
+    return where.rpartition("/")[2] if is_weights(where) else ""
+
+
+def _by_name(where: str, name: str, ranks: int) -> Chosen:
+    """That file and no other: rank_N in its name is each rank's own number."""
+    base = where if not is_weights(where) else where.rpartition("/")[0]
+    if is_weights(where) and _RANK_DIRECTORY.search(base):
+        base = _RANK_DIRECTORY.sub("", base)
+    with opened(base) as place:
+        keys = {rank: _own_name(name, rank, place.items) for rank in range(ranks)}
+    epoch, step = step_of(name) or (0, 0)
+    return Chosen(base, epoch, step, {rank: [key] for rank, key in keys.items()})
+
+
+def _own_name(name: str, rank: int, items: Collection[str]) -> str:
+    own = _RANK_NUMBER.sub(f"_rank_{rank}", name)
+    for key in (f"rank_{rank}/{own}", own):
+        if key in items:
+            return key
+    raise PacelineError(
+        f"rank {rank}: no checkpoint {own} there", hint="resume_training: True takes the newest whole one"
+    )
 
 
 def _shared(data: bytes, learner: Learner) -> bytes:
@@ -96,4 +129,5 @@ def _shared(data: bytes, learner: Learner) -> bytes:
 
 def _array(tensor: Wanted) -> npt.NDArray[Any]:
     # A copy of its own: the file's memory goes with the file.
-    return numbers(read_tensor(tensor, 0, tensor.bytes), tensor.dtype).reshape(tensor.shape).copy()
+    values: npt.NDArray[Any] = numbers(read_tensor(tensor, 0, tensor.bytes), tensor.dtype)
+    return values.reshape(tensor.shape).copy()
