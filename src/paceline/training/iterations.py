@@ -111,9 +111,7 @@ class IterationSaver:
 
     def _prune(self, moment: Moment) -> None:
         """Older ones than the newest committed; what lies behind it belongs to a course that is over."""
-        found = [
-            (int(match[1]), path) for path in self.directory.iterdir() if (match := _DIRECTORY.fullmatch(path.name))
-        ]
+        found = [(int(match[1]), path) for path in self.directory.iterdir() if (match := _DIRECTORY.fullmatch(path.name))]
         older = sorted((number, path) for number, path in found if number <= moment.global_step)
         for _, path in older[: -self.keep] if self.keep else []:
             shutil.rmtree(path, ignore_errors=True)

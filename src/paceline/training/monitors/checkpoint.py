@@ -145,9 +145,7 @@ class CheckpointMonitor(Monitor):
             values = self._values(state, weights)
             tensors = self._snapshot.take(values) if beside else hold(values)
         except (PacelineError, MemoryError) as error:
-            problem = (
-                error if isinstance(error, PacelineError) else PacelineError("no memory for a copy of the weights")
-            )
+            problem = error if isinstance(error, PacelineError) else PacelineError("no memory for a copy of the weights")
             self._told.failed(problem, consequence="this checkpoint is left out, training goes on")
             return
         common, trainable = self._scalars(state), {name for name in values if state.trainable(name)}

@@ -130,7 +130,8 @@ class Config(Section, frozen=True):
     framework: Literal["torch", "mindspore"] = "torch"
     seed: int = 0
     run_mode: Literal["train", "finetune", "eval", "predict"] = "train"
-    output_dir: str = "./output"
+    output_dir: str = ""
+    """Empty: ./output, or ModelArts' large disk."""
     load_checkpoint: str = ""
     src_strategy_path_or_dir: str = ""
     auto_trans_ckpt: bool = False
