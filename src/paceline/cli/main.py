@@ -32,6 +32,9 @@ COMMANDS = (
     "kb",
     "msadvisor",
     "checkpoint",
+    "launch",
+    "rank-table",
+    "train",
     "profile",
     "run-profiled",
 )
@@ -39,6 +42,11 @@ COMMANDS = (
 
 _READ_ONLY = frozenset({"diagnose", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb"})
 PASS_ON = {"run-profiled": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
+PASS_ON = {
+    "launch": {"ignore_unknown_options": True, "allow_interspersed_args": False},
+    "run-profiled": {"ignore_unknown_options": True, "allow_interspersed_args": False},
+    "train": {"ignore_unknown_options": True, "allow_extra_args": True},
+}
 """Commands that hand on what is not theirs."""
 
 
