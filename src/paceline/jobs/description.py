@@ -76,6 +76,8 @@ class JobDescription(Section, frozen=True):
     """Name → where it goes; none: train_url below output_url."""
     hyperparameters: dict[str, Scalar] = {}
     environment: dict[str, Scalar] = {}
+    framework: Literal["torch", "mindspore"] = "torch"
+    """Whose variables the ranks find, where we start them."""
     engine: Engine | None = None
     image: str = ""
     flavor: str = ""

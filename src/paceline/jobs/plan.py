@@ -46,7 +46,8 @@ class Plan(msgspec.Struct, frozen=True):
     def command(self, node: int, meeting: tuple[str, int]) -> list[str]:
         """One node's ranks, through `paceline launch`; in single-server mode every node is alone."""
         job = self.job
-        words = [sys.executable, "-m", "paceline.cli.main", "launch", "--ranks", str(job.ranks),
+        words = [sys.executable, "-m", "paceline.cli.main", "launch", "--ranks", str(job.ranks), "--show", "all",
+                 "--framework", job.framework, "--grace", "20",
                  "--log-dir", str(self.path / "log" / f"worker-{node}")]  # fmt: skip
         if job.nodes > 1 and not job.single_server_mode:
             words += ["--nodes", str(job.nodes), "--node-rank", str(node)]
