@@ -30,6 +30,7 @@ COMMANDS = (
     "kb",
     "msadvisor",
     "checkpoint",
+    "job",
     "launch",
     "rank-table",
 )

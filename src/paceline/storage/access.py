@@ -102,7 +102,7 @@ def find_access(scheme: str, bucket: str) -> Access:
     if found is None:
         raise DeniedError(
             f"{scheme}://{bucket}: no keys found",
-            hint=f"set {' and '.join(_NAMES[scheme][0][:2])}, or write {_home_file()} (docs/storage.md, Access)",
+            hint=f"set {' and '.join(_NAMES[scheme][0][:2])}, or write {home_file()} (docs/storage.md, Access)",
         )
     return _access(scheme, found, fields is None, os.environ.get("SSL_CERT_FILE"))
 
@@ -123,12 +123,12 @@ class CloudAccess:
 
 def find_cloud_access() -> CloudAccess:
     """The same keys in the same order as for buckets; the file may say project and endpoint even if keys do not."""
-    stored, named = _from_files(""), next((path for path in _files() if path.is_file()), _home_file())
+    stored, named = _from_files(""), next((path for path in _files() if path.is_file()), home_file())
     given = next((names for names in _CLOUD_NAMES if os.environ.get(names[0]) and os.environ.get(names[1])), None)
     if given is None and stored is None:
         raise DeniedError(
             "no keys for the cloud found",
-            hint=f"set HUAWEICLOUD_SDK_AK and HUAWEICLOUD_SDK_SK, or write {_home_file()} (docs/storage.md, Access)",
+            hint=f"set HUAWEICLOUD_SDK_AK and HUAWEICLOUD_SDK_SK, or write {home_file()} (docs/storage.md, Access)",
         )
     rest = stored or _Fields()
     if given is not None:
@@ -193,10 +193,10 @@ def _from_machine(path: Path, fields: _Fields) -> _Fields:
 
 def _files() -> list[Path]:
     named = os.environ.get("PACELINE_ACCESS")
-    return [Path(named)] if named else [_home_file(), _ORIGINAL]
+    return [Path(named)] if named else [home_file(), _ORIGINAL]
 
 
-def _home_file() -> Path:
+def home_file() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "paceline" / "access.json"
 

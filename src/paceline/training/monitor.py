@@ -30,13 +30,13 @@ class Monitor:
 class Monitored:
     """A torch loop's (or any loop's) side of it.
 
-        with Monitored(monitors, state) as loop:
-            for epoch in …:
-                for batch in …:
-                    loop.step_begin()
-                    loss = …
-                    loop.step_end(loss=loss.item)        # a number, or a function that reads it if somebody asks
-                loop.epoch_end()
+    with Monitored(monitors, state) as loop:
+        for epoch in …:
+            for batch in …:
+                loop.step_begin()
+                loss = …
+                loop.step_end(loss=loss.item)        # a number, or a function that reads it if somebody asks
+            loop.epoch_end()
     """
 
     def __init__(self, monitors: Sequence[Monitor], state: TrainingState) -> None:
