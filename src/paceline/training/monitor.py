@@ -23,6 +23,9 @@ class Monitor:
     def train_end(self, state: TrainingState) -> None:
         """Only when training came to its end."""
 
+    def train_failed(self, state: TrainingState, error: BaseException) -> None:
+        """Instead of train_end."""
+
     def close(self) -> None:
         """Always, last, also after an exception: finish what is on its way."""
 
@@ -78,6 +81,9 @@ class Monitored:
             if error is None:
                 for monitor in self.monitors:
                     monitor.train_end(self.state)
+            else:
+                for monitor in self.monitors:
+                    monitor.train_failed(self.state, error)
         finally:
             close_all(self.monitors)
 
