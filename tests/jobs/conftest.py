@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.slurm_cluster import SlurmCluster, missing
 from jobs.standin import PROJECT, StandIn
 from storage.conftest import bucket, own_places, proxy, s3
 from storage.servers import S3Server
@@ -45,3 +46,23 @@ def modelarts(standin_server: StandIn, s3: S3Server, bucket: str, monkeypatch: p
     for job in list(standin_server.jobs.values()):
         job.close()
     standin_server.jobs.clear()
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    if why := missing():
+        pytest.skip(why)
+    made = SlurmCluster(tmp_path_factory.mktemp("slurm"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def slurm(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
+    """A cluster of two nodes that this test's sbatch talks to."""
+    for name, value in slurm_cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    return slurm_cluster
