@@ -31,6 +31,7 @@ COMMANDS = (
     "msadvisor",
     "checkpoint",
     "job",
+    "doctor",
     "launch",
     "rank-table",
     "train",
