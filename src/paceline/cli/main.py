@@ -35,10 +35,13 @@ COMMANDS = (
     "launch",
     "rank-table",
     "train",
+    "profile",
+    "run-profiled",
 )
 """Each is the function, or the Typer of subcommands, of that name in the module of that name."""
 PASS_ON = {
     "launch": {"ignore_unknown_options": True, "allow_interspersed_args": False},
+    "run-profiled": {"ignore_unknown_options": True, "allow_interspersed_args": False},
     "train": {"ignore_unknown_options": True, "allow_extra_args": True},
 }
 """Commands that hand on what is not theirs."""

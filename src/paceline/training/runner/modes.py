@@ -16,6 +16,7 @@ from paceline.training.reference.learner import Learner, Optimizer, Score
 from paceline.training.reference.shape import Lora, ModelShape, first_values
 from paceline.training.reference.text_data import SHIPPED, VOCABULARY, TextBlocks, text_blocks
 from paceline.training.runner.config import Config, Dataset
+from paceline.training.runner.dump import TensorDump, dump_settings
 from paceline.training.runner.results import LossCurve, Throughput, write_number
 from paceline.training.runner.save_strategy import data_parallel, save_strategy
 from paceline.training.runner.schedule import Scale
@@ -28,7 +29,7 @@ _log = logging.getLogger("paceline")
 
 def run(config: Config) -> None:
     """One rank's whole run; what it leaves is at `remote_save_url` when this returns."""
-    with cloud_session(config.output_dir, remote_save_url(config), _inputs(config)) as session:
+    with cloud_session(config.output_dir or None, remote_save_url(config), _inputs(config)) as session:
         shape = model_shape(config)
         data = data_parallel(config.parallel_config, session.ranks.world_size)
         if config.only_save_strategy:
@@ -101,7 +102,7 @@ def _run(config: Config, session: CloudSession, learner: Learner, shape: ModelSh
         loader = config.train_dataset.data_loader
         blocks = _blocks(config.train_dataset, session.inputs.get("train_dataset_dir"), shape, most=loader.num_samples)
         batches = Batches(blocks, config, learner.rank, learner.world_size)
-        train(config, learner, batches, progress, _monitors(config, session))
+        train(config, learner, batches, progress, _monitors(config, session, learner))
     if config.run_mode == "eval" or config.do_eval:
         _evaluate(config, session, learner, shape)
 
@@ -130,15 +131,17 @@ def _start(config: Config, session: CloudSession, learner: Learner, shape: Model
 
 def _resumed(config: Config, session: CloudSession, learner: Learner) -> Arrays | None:
     where = config.load_checkpoint
-    if not where:
+    own = not where
+    if own:
         # A job that is started again with the same arguments: its own outputs, here or where they were brought.
         local = session.outputs.root / "checkpoint"
         remote = remote_save_url(config)
         has_own = (local / f"rank_{learner.rank}" / "meta.json").exists()
         everywhere = int(learner.sum_over_ranks(np.array([float(has_own)]))[0]) == learner.world_size
         where = str(local) if everywhere or not remote else f"{remote.rstrip('/')}/checkpoint"
-    chosen = choose_resume_point(where, learner, config.resume_training)
+    chosen = choose_resume_point(where, learner, config.resume_training, own=own)
     if chosen is None:
+        _log.warning("%s: no checkpoint yet; starting from scratch", where)
         return None
     keys = chosen.files.get(learner.rank)
     if keys is None or len(chosen.files) != learner.world_size:
@@ -163,13 +166,22 @@ def _go_on(config: Config, learner: Learner, progress: Progress, saved: Arrays) 
         _log.warning("the global batch was %d and is %d: going on at step %d", before, now, progress.step)
 
 
-def _monitors(config: Config, session: CloudSession) -> list[Monitor]:
-    found = monitors_from_config(config.callbacks, session, profile=config.profile_keys)
+def _monitors(config: Config, session: CloudSession, learner: Learner) -> list[Monitor]:
+    wanted = [each for each in config.callbacks if session.remote_save_url or not _is_upload(each)]
+    found = monitors_from_config(wanted, session, profile=config.profile_keys)
     root, rank = session.outputs.root, session.ranks.rank
     found.append(Throughput(root))
     if rank == 0:
         found.append(LossCurve(session.outputs.log(0) / "loss.csv"))
+    dump = dump_settings() if config.framework == "torch" else None
+    if dump is not None:
+        found.append(TensorDump(dump, learner.model, session.ranks.local_rank))
     return found
+
+
+def _is_upload(callback: Mapping[str, object]) -> bool:
+    """To where the job's outputs go: nothing to say while that is nowhere."""
+    return callback.get("type") == "ObsMonitor" and not callback.get("target_dir")
 
 
 def _evaluate(config: Config, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
