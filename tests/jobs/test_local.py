@@ -133,3 +133,23 @@ def test_a_directory_that_is_in_use_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "job7" / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="is there already"):
         submit(load_job(write_job(tmp_path)), tmp_path / "job7")
+
+
+def test_a_submission_that_is_killed_leaves_a_job_that_can_be_found_or_none(tmp_path: Path) -> None:
+    """Killed at any moment: what was started is in the list, and ends."""
+    gate = tmp_path / "gate"
+    job = write_job(tmp_path, ranks=1, hyperparameters={"wait_for": str(gate)})
+    for number in range(3):
+        shell = subprocess.Popen(
+            [PACELINE, "job", "submit", job, "--into", f"job{number}", "--detach"], cwd=tmp_path, env=clean_environment(),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        sign = tmp_path / f"job{number}" / ("plan.json", "state", "state/job.process")[number]
+        until(lambda shell=shell, sign=sign: sign.exists() or shell.poll() is not None)  # type: ignore[misc]
+        shell.kill()
+        shell.wait()
+    gate.touch()
+    known = {record.handle.id: record.handle for record in records()}
+    for number in range(3):
+        if (tmp_path / f"job{number}" / "state" / "job.process").exists():
+            assert wait(known[f"job{number}"], interval=0.05).succeeded

@@ -17,7 +17,8 @@ from pathlib import Path
 from paceline.errors import PacelineError
 from paceline.jobs.backend import JobStatus, Phase
 from paceline.jobs.plan import Plan
-from paceline.jobs.state import read_status, read_workers, write_status
+from paceline.jobs.process import process_of
+from paceline.jobs.state import read_status, read_workers, write_process, write_status
 from paceline.jobs.workers import Workers
 from paceline.storage.transfer import transfer
 
@@ -37,6 +38,7 @@ def main() -> None:
 
 def everything(plan: Plan) -> int:
     """All nodes here, then the end; the status file always says how it ended."""
+    write_process(plan.path, process_of(os.getpid()))
     code = prepare(plan)
     if code:
         return code
