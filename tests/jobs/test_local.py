@@ -53,7 +53,7 @@ def test_ctrl_c_detaches_and_another_shell_follows_lists_and_stops(tmp_path: Pat
     listed = json.loads(paceline("job", "list", "--json", env={}, cwd=tmp_path).stdout)
     assert [(row["id"], row["status"]["phase"]) for row in listed] == [("job7", "completed")]
     again = paceline("job", "logs", "job7", "--worker", 0, env={}, cwd=tmp_path)
-    assert again.stdout.splitlines()[0] == "[rank 0] rank 0 step 0 of GLOG_v=None"
+    assert "[rank 0] rank 0 step 0 of GLOG_v=None" in again.stdout.splitlines() and "rank 3" not in again.stdout
 
 
 def test_stop_ends_every_process_and_keeps_logs(tmp_path: Path) -> None:
