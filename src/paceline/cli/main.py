@@ -32,6 +32,8 @@ COMMANDS = (
     "kb",
     "msadvisor",
     "checkpoint",
+    "job",
+    "doctor",
     "launch",
     "rank-table",
     "train",
