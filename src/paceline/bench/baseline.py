@@ -64,7 +64,9 @@ def noise(before: SpreadPart, after: SpreadPart) -> float:
     known = [side.deviation for side in (before, after) if side.deviation is not None]
     if not known:
         return UNKNOWN_NOISE * abs(before.mean)
-    variance = sum((known[0] if side.deviation is None else side.deviation) ** 2 / side.count for side in (before, after))
+    variance = sum(
+        (known[0] if side.deviation is None else side.deviation) ** 2 / side.count for side in (before, after)
+    )
     freedom = before.count + after.count - 2
     student = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _STUDENT_MANY
     return student * math.sqrt(variance)

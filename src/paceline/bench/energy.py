@@ -1,9 +1,9 @@
 """What a run took: power and use of the cards, sampled while it ran.
 
-    average_power       = energy / time, W          max_power = the highest sample, W
-    energy_consumption  = integral of the power over the run, J (trapezoids between samples)
-    resource_util_ratio = mean use of the cards, 0 to 1
-    efficientcy         = samples per joule = throughput / average_power
+average_power       = energy / time, W          max_power = the highest sample, W
+energy_consumption  = integral of the power over the run, J (trapezoids between samples)
+resource_util_ratio = mean use of the cards, 0 to 1
+efficientcy         = samples per joule = throughput / average_power
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import TracebackType
 
 from paceline.bench.meters import Meter, Reading, find_meter
@@ -92,5 +93,4 @@ def summary(source: str | None, samples: list[tuple[float, Reading]]) -> Energy:
 
 
 def _integral(powers: list[tuple[float, float]]) -> float:
-    pairs = zip(powers, powers[1:], strict=False)
-    return sum((later - sooner) * (a + b) / 2 for (sooner, a), (later, b) in pairs)
+    return sum((later - sooner) * (a + b) / 2 for (sooner, a), (later, b) in pairwise(powers))

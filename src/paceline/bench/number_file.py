@@ -28,7 +28,7 @@ def read_number(path: Path, keys: tuple[str, ...], *, lowest: float = 0.0) -> fl
 def read_count(path: Path) -> int:
     """A whole number of at least one."""
     number = read_number(path, COUNT_KEYS, lowest=1)
-    if not number.is_integer() or number > 10_000_000:
+    if not number.is_integer() or number > 100_000:
         raise FormatError(f"{path}: {number} is no number of ranks", file=path)
     return int(number)
 

@@ -12,13 +12,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from paceline import __version__
-from paceline.bench.energy import Energy
-from paceline.bench.result import Provenance
+from paceline.bench.result import EnergyPart, Provenance
 
 _FRAMEWORKS = ("torch", "torch-npu", "mindspore", "tensorflow", "numpy")
 
 
-def provenance(config: Path, code: Path, energy: Energy) -> Provenance:
+def provenance(config: Path, code: Path, energy: EnergyPart) -> Provenance:
     """Versions are asked of the installed packages, without importing them."""
     return Provenance(
         paceline=__version__,
@@ -59,7 +58,9 @@ def _commit(code: Path) -> str | None:
 
 def _git(where: Path, *words: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", str(where), *words], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            ["git", "-C", str(where), *words], capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

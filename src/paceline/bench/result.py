@@ -29,7 +29,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """A mapping inside the result; fields of later versions are passed over."""
 
 
-class Times(Part):
+class Times(Part, frozen=True):
     prepare_start_time: str | None = None
     prepare_end_time: str | None = None
     dataload_start_time: str | None = None
@@ -38,7 +38,7 @@ class Times(Part):
     proc_end_time: str | None = None
 
 
-class EnergyPart(Part):
+class EnergyPart(Part, frozen=True):
     source: str | None = None
     samples: int = 0
     cards: int | None = None
@@ -48,7 +48,7 @@ class EnergyPart(Part):
     resource_util_ratio: float | None = None
 
 
-class Repetition(Part):
+class Repetition(Part, frozen=True):
     """One run of the job."""
 
     job_id: str
@@ -62,7 +62,7 @@ class Repetition(Part):
     energy: EnergyPart = EnergyPart()
 
 
-class SpreadPart(Part):
+class SpreadPart(Part, frozen=True):
     count: int
     mean: float
     deviation: float | None
@@ -70,7 +70,7 @@ class SpreadPart(Part):
     most: float
 
 
-class OutlierPart(Part):
+class OutlierPart(Part, frozen=True):
     """A rank, node or repetition that is not like its peers."""
 
     kind: Literal["rank", "node", "run"]
@@ -82,7 +82,7 @@ class OutlierPart(Part):
     """In how many repetitions it stood out."""
 
 
-class ProfilePart(Part):
+class ProfilePart(Part, frozen=True):
     """What the profile of this size says."""
 
     source: str
@@ -94,7 +94,7 @@ class ProfilePart(Part):
     titles_zh: tuple[str, ...] = ()
 
 
-class Measurement(Part):
+class Measurement(Part, frozen=True):
     """One size of the job, repeated."""
 
     ranks: int
@@ -108,7 +108,7 @@ class Measurement(Part):
     profile: ProfilePart | None = None
 
 
-class Loss(Part):
+class Loss(Part, frozen=True):
     """Where the time went that the larger size lost, in ms of a step."""
 
     ranks: int
@@ -120,7 +120,7 @@ class Loss(Part):
     sentences_zh: tuple[str, ...]
 
 
-class Comparison(Part):
+class Comparison(Part, frozen=True):
     """Against a baseline; noise as explained in baseline.py."""
 
     baseline: str
@@ -132,7 +132,7 @@ class Comparison(Part):
     verdict: Literal["better", "worse", "same"]
 
 
-class Provenance(Part):
+class Provenance(Part, frozen=True):
     """What was measured, where and how."""
 
     paceline: str

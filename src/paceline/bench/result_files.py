@@ -21,8 +21,8 @@ from paceline.bench.number_file import ACCURACY_KEYS, THROUGHPUT_KEYS, read_coun
 from paceline.errors import FormatError, PacelineError, UsageError
 from paceline.storage.location import is_remote, parse
 
-_THROUGHPUT = re.compile(r"throughput_(?:rank_)?(\d{1,8})(?:\.json)?")
-_WANTED = re.compile(r"(?:\d{1,6}/)?(?:throughput_(?:rank_)?\d+(?:\.json)?|accuracy(?:_\d+)?\.json|ranksize\.json|"
+_THROUGHPUT = re.compile(r"throughput_(?:rank_)?(\d{1,5})(?:\.json)?")
+_WANTED = re.compile(r"(?:\d{1,5}/)?(?:throughput_(?:rank_)?\d+(?:\.json)?|accuracy(?:_\d+)?\.json|ranksize\.json|"
                      r"eval_acc\.log|phases\.json)")  # fmt: skip
 _MOST_NAMED = 8
 _Value = TypeVar("_Value")
@@ -79,12 +79,15 @@ def read_cluster(where: Path, *, ranks: int | None = None, accuracy: bool = True
     problems = _Problems(where)
     if any(where.glob("throughput_rank_*")):
         return _read_offline(where, problems, ranks, accuracy)
-    count = ranks or problems.value(lambda: read_count(where / "ranksize.json"))
+    told = problems.value(read_count, where / "ranksize.json") if not ranks or _has(where, "ranksize.json") else None
+    if ranks and told and told != ranks:
+        problems.add(f"ranksize.json: says {told}, but there were {ranks} ranks")
+    count = ranks or told
     found = _cards(where) if count is None else range(count)
-    values = [problems.value(lambda r=rank: _throughput(where / f"throughput_{r}.json")) for rank in found]
+    values = [problems.value(_throughput, where / f"throughput_{rank}.json") for rank in found]
     if not values:
         problems.add("throughput_0.json: is missing")
-    precision = problems.value(lambda: _accuracy(where / "accuracy.json")) if accuracy else None
+    precision = problems.value(_accuracy, where / "accuracy.json") if accuracy else None
     problems.raise_any()
     node = NodeResult("cluster", tuple(value for value in values if value is not None), precision)
     return Results((node,), False, _left_over(where, len(values)))
@@ -96,15 +99,17 @@ def read_single_servers(where: Path, *, nodes: int | None = None, accuracy: bool
     names = [str(node) for node in range(nodes)] if nodes else _node_names(where)
     if not names:
         problems.add("0/throughput_0.json: is missing; no node has a directory of its own")
-    cards_of_all = problems.value(lambda: read_count(where / "ranksize.json")) if _has(where, "ranksize.json") else None
+    cards_of_all = problems.value(read_count, where / "ranksize.json") if _has(where, "ranksize.json") else None
+    # A node that lost a card looks like a smaller node; nodes that really differ say so in a ranksize.json each.
+    usual = cards_of_all or max((len(_cards(where / name)) for name in names), default=0) or 1
     read: list[NodeResult] = []
     warnings: list[str] = []
     for name in names:
         place = where / name
-        told = problems.value(lambda p=place: read_count(p / "ranksize.json")) if _has(place, "ranksize.json") else None
-        cards = told or cards_of_all or len(_cards(place)) or 1
-        values = [problems.value(lambda p=place, c=card: _throughput(p / f"throughput_{c}.json")) for card in range(cards)]
-        precision = problems.value(lambda n=name: _node_accuracy(where, n)) if accuracy else None
+        told = problems.value(read_count, place / "ranksize.json") if _has(place, "ranksize.json") else None
+        cards = told or usual
+        values = [problems.value(_throughput, place / f"throughput_{card}.json") for card in range(cards)]
+        precision = problems.value(_accuracy, _accuracy_place(where, name)) if accuracy else None
         read.append(NodeResult(name, tuple(value for value in values if value is not None), precision))
         warnings += _left_over(place, cards)
     problems.raise_any()
@@ -114,8 +119,8 @@ def read_single_servers(where: Path, *, nodes: int | None = None, accuracy: bool
 def _read_offline(where: Path, problems: _Problems, ranks: int | None, accuracy: bool) -> Results:
     found = _cards(where)
     count = ranks or max(found, default=0) + 1
-    values = [problems.value(lambda r=rank: _throughput(where / f"throughput_rank_{r}")) for rank in range(count)]
-    precision = problems.value(lambda: _accuracy(where / "eval_acc.log")) if accuracy else None
+    values = [problems.value(_throughput, where / f"throughput_rank_{rank}") for rank in range(count)]
+    precision = problems.value(_accuracy, where / "eval_acc.log") if accuracy else None
     problems.raise_any()
     untold = () if ranks else (f"{where}: no file says how many ranks there were; {count} are counted (--ranks)",)
     node = NodeResult("cluster", tuple(value for value in values if value is not None), precision)
@@ -128,9 +133,9 @@ class _Problems:
     def __init__(self, where: Path) -> None:
         self._where, self._found, self._others = where, list[str](), 0
 
-    def value(self, read: Callable[[], _Value]) -> _Value | None:
+    def value(self, read: Callable[[Path], _Value], path: Path) -> _Value | None:
         try:
-            return read()
+            return read(path)
         except FormatError as error:
             self.add(str(error).removeprefix(f"{self._where}/"))
             return None
@@ -160,11 +165,11 @@ def _accuracy(path: Path) -> float:
     return read_number(path, ACCURACY_KEYS)
 
 
-def _node_accuracy(where: Path, node: str) -> float:
+def _accuracy_place(where: Path, node: str) -> Path:
     """Beside the nodes' directories as documented, or inside them."""
     inside = where / node / "accuracy.json"
     named = where / f"accuracy_{node}.json"
-    return _accuracy(inside if inside.is_file() and not named.is_file() else named)
+    return inside if inside.is_file() and not named.is_file() else named
 
 
 def _has(where: Path, name: str) -> bool:
@@ -180,7 +185,7 @@ def _cards(where: Path) -> list[int]:
 
 def _node_names(where: Path) -> list[str]:
     """0 … the highest: a node in between that left nothing is missed, not skipped."""
-    numbers = [int(entry.name) for entry in where.iterdir() if entry.is_dir() and re.fullmatch(r"\d{1,6}", entry.name)]
+    numbers = [int(entry.name) for entry in where.iterdir() if entry.is_dir() and re.fullmatch(r"\d{1,5}", entry.name)]
     return [str(node) for node in range(max(numbers, default=-1) + 1)]
 
 

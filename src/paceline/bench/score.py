@@ -1,7 +1,7 @@
 """The score of a benchmark, as documented: sum over a cluster's ranks, or mean over nodes that trained alone.
 
-    cluster        throughput = sum of throughput_0 … throughput_{n-1},           accuracy = accuracy.json
-    single server  throughput = mean over nodes of (sum of the node's cards),     accuracy = mean of accuracy_{node}
+cluster        throughput = sum of throughput_0 … throughput_{n-1},           accuracy = accuracy.json
+single server  throughput = mean over nodes of (sum of the node's cards),     accuracy = mean of accuracy_{node}
 """
 
 from __future__ import annotations
