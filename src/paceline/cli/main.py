@@ -30,8 +30,12 @@ COMMANDS = (
     "kb",
     "msadvisor",
     "checkpoint",
+    "launch",
+    "rank-table",
 )
 """Each is the function, or the Typer of subcommands, of that name in the module of that name."""
+PASS_ON = {"launch": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
+"""Commands that hand on what is not theirs."""
 
 
 def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -50,7 +54,7 @@ def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            app.command(name, context_settings=PASS_ON.get(name))(command)
     return app
 
 

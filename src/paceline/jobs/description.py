@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +9,7 @@ import msgspec
 
 from paceline.errors import UsageError
 from paceline.jobs.document import Document
+from paceline.storage.location import is_remote
 
 BackendName = Literal["local", "slurm", "modelarts"]
 Scalar = str | int | float | bool
@@ -20,14 +20,14 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A mapping of the YAML file: its fields are the keys that may be used."""
 
 
-class Engine(Section):
+class Engine(Section, frozen=True):
     """A framework of the platform's, as its console names it."""
 
     name: str
     version: str
 
 
-class PreStart(Section):
+class PreStart(Section, frozen=True):
     """What ModelArts does before training: written as ma-pre-start.sh beside the boot file."""
 
     wheels: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class PreStart(Section):
     commands: tuple[str, ...] = ()
 
 
-class ModelArts(Section):
+class ModelArts(Section, frozen=True):
     """Where the cloud is; keys never belong here."""
 
     endpoint: str = ""
@@ -52,7 +52,7 @@ class ModelArts(Section):
     """Then ModelArts stops it."""
 
 
-class Slurm(Section):
+class Slurm(Section, frozen=True):
     partition: str = ""
     account: str = ""
     time_limit: str = ""
@@ -60,7 +60,7 @@ class Slurm(Section):
     """Further words for sbatch, e.g. --gres=npu:8."""
 
 
-class JobDescription(Section):
+class JobDescription(Section, frozen=True):
     """One job; paths are absolute after `load_job`."""
 
     job_name: str
@@ -76,6 +76,8 @@ class JobDescription(Section):
     """Name → where it goes; none: train_url below output_url."""
     hyperparameters: dict[str, Scalar] = {}
     environment: dict[str, Scalar] = {}
+    framework: Literal["torch", "mindspore"] = "torch"
+    """Whose variables the ranks find, where we start them."""
     engine: Engine | None = None
     image: str = ""
     flavor: str = ""
@@ -98,9 +100,6 @@ class JobDescription(Section):
         return self.ranks if self.single_server_mode else self.nodes * self.ranks
 
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
 def load_job(path: str | Path) -> JobDescription:
     """From a YAML file; what is wrong is said with file and line, all of it at once."""
     return job_of(Document.read(Path(path)))
@@ -108,10 +107,36 @@ def load_job(path: str | Path) -> JobDescription:
 
 def job_of(document: Document) -> JobDescription:
     """From a document, or a part of one (bench.yaml keeps its job under a key)."""
-    job = document.convert(JobDescription)
-    if not _NAME.fullmatch(job.job_name):
-        raise UsageError(
-            f"{document.where('job_name')}: job_name {job.job_name!r} is not possible",
-            hint="1 to 64 letters, digits, - and _",
-        )
+    # The checks look at descriptions: they cannot be loaded before this module is.
+    from paceline.jobs.checks import problems
+
+    job = _placed(document.convert(JobDescription), document.file.absolute().parent)
+    found = problems(job)
+    if found:
+        said = [f"{document.where(*each.key)}: {each.text}" for each in found]
+        raise UsageError("\n".join(said), hint="docs/jobs.md; paceline doctor checks more than the description")
     return job
+
+
+def _placed(job: JobDescription, base: Path) -> JobDescription:
+    """Paths mean the same wherever the command is run: they count from the file that names them."""
+
+    def place(where: str) -> str:
+        if not where or is_remote(where):
+            return where
+        if job.backend == "modelarts" and where.startswith("/"):
+            return f"obs:/{where}"  # ModelArts' own spelling: /bucket/path/
+        return str(base / where)
+
+    def places(channels: dict[str, str]) -> dict[str, str]:
+        return {name: place(where) for name, where in channels.items()}
+
+    return msgspec.structs.replace(
+        job,
+        code_dir=str(Path(base / job.code_dir).resolve()),
+        code_url=place(job.code_url),
+        inputs=places(job.inputs),
+        outputs=places(job.outputs),
+        output_url=place(job.output_url),
+        log_url=place(job.log_url),
+    )

@@ -57,7 +57,7 @@ class Document:
             raise UsageError(_unreadable(file, error)) from None
         finally:
             if loader is not None:
-                loader.dispose()  # type: ignore[no-untyped-call]
+                loader.dispose()
         if not isinstance(value, dict):
             raise UsageError(f"{file}: expected keys and values", hint="job_name: my-training")
         return cls(file, value, walk.lines)
@@ -151,20 +151,24 @@ class _Walk:
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(each, (*path, number)) for number, each in enumerate(node.value)]
-        return self._loader.construct_object(node)  # type: ignore[no-untyped-call]
+        return self._loader.construct_object(node)
 
     def _mapping(self, node: yaml.MappingNode, path: Spot) -> dict[Any, Any]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:  # before "<<" is unfolded: what it brings may be overridden
+            key, line = self._loader.construct_object(key_node), key_node.start_mark.line + 1
+            if not isinstance(key, str | int):
+                raise UsageError(f"{self._file}:{line}: a key should be a word")
+            if key in seen:
+                raise UsageError(f"{self._file}:{line}: {key} is there twice")
+            seen.add(key)
         self._loader.flatten_mapping(node)
         result: dict[Any, Any] = {}
         for key_node, value_node in node.value:
-            key = self._loader.construct_object(key_node)  # type: ignore[no-untyped-call]
-            line = key_node.start_mark.line + 1
-            if not isinstance(key, str | int) or not isinstance(key, Hashable):
-                raise UsageError(f"{self._file}:{line}: a key should be a word")
-            if key in result:
-                raise UsageError(f"{self._file}:{line}: {key} is there twice")
-            self.lines[(*path, key)] = line
-            result[key] = self.value(value_node, (*path, key))
+            key = self._loader.construct_object(key_node)
+            spot = (*path, key)
+            self.lines[spot] = key_node.start_mark.line + 1
+            result[key] = self.value(value_node, spot)
         return result
 
 
