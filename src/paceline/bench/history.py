@@ -55,8 +55,8 @@ def recall(place: Path | None = None, *, name: str | None = None) -> History:
 
 
 def last(name: str, place: Path | None = None) -> Result:
-    """The newest result of a benchmark."""
-    known = recall(place, name=name).results
+    """The newest result of a benchmark that ended well."""
+    known = [result for result in recall(place, name=name).results if result.result == "OK"]
     if not known:
         raise UsageError(f"{name}: nothing of that name was benchmarked here", hint="paceline bench history lists all")
     return known[-1]

@@ -14,7 +14,7 @@ from paceline.bench.energy import Energy, Sampler
 from paceline.bench.number_file import LARGEST
 from paceline.bench.plan import Plan
 from paceline.bench.result import EnergyPart, Repetition, Times, moment
-from paceline.bench.result_files import is_result_file
+from paceline.bench.result_files import ResultError, is_result_file
 from paceline.bench.score import Score, score_directory
 from paceline.errors import PacelineError
 from paceline.jobs import JobDescription, JobHandle, JobOutcome, LogPiece, backend_for, submit, wait
@@ -66,7 +66,10 @@ def run_job(job: JobDescription, directory: Path, *, rule: Rule, on_log: OnLog |
         raise
     if not outcome.succeeded:
         raise TrainingError(_failure(outcome), hint=f"its whole log: {handle.logs}")
-    outputs = backend.fetch_outputs(handle, directory / "fetched", rule)
+    try:
+        outputs = backend.fetch_outputs(handle, directory / "fetched", rule)
+    except PacelineError as error:
+        raise ResultError(str(error), hint=error.hint) from error
     return Ran(handle, outcome, outputs, sampler.energy(), (prepare_start, prepare_end))
 
 

@@ -16,7 +16,7 @@ import msgspec
 from paceline.bench.plan import Plan
 from paceline.bench.profile import examine
 from paceline.bench.provenance import cores, provenance
-from paceline.bench.repetition import OnLog, measured, recorded
+from paceline.bench.repetition import OnLog, StartError, measured, recorded
 from paceline.bench.result import (
     EnergyPart,
     Measurement,
@@ -41,11 +41,35 @@ class Listeners:
     on_stage: Callable[[str], None] = lambda text: None
 
 
-def run_benchmark(plan: Plan, directory: Path, listeners: Listeners) -> Result:
-    """Everything below `directory`; the first failure ends it."""
+def new_directory(plan: Plan, wanted: Path | None) -> Path:
+    """Where everything of this run goes; an earlier run's directory is never written into."""
+    place = wanted or Path("paceline-bench") / new_id(plan.name, time.time())
+    if place.exists() and any(place.iterdir()):
+        raise StartError(f"{place}: is there already", hint="every run has a directory of its own: another --out")
+    return place
+
+
+def run_benchmark(plan: Plan, directory: Path, listeners: Listeners) -> tuple[Result, PacelineError | None]:
+    """Everything below `directory`. The first failure ends it; sizes that were measured before it are not lost."""
     started = time.time()
     warnings: list[str] = []
-    measurements = [_measure(plan, size, directory, listeners, warnings) for size in plan.sizes]
+    measurements: list[Measurement] = []
+    failure: PacelineError | None = None
+    for size in plan.sizes:
+        try:
+            measurements.append(_measure(plan, size, directory, listeners, warnings))
+        except PacelineError as error:
+            if not measurements:
+                raise
+            failure = error
+            warnings.append(f"{size} ranks: {error}")
+            break
+    return _result(plan, measurements, started, warnings, failed=failure is not None), failure
+
+
+def _result(
+    plan: Plan, measurements: Sequence[Measurement], started: float, warnings: Sequence[str], *, failed: bool
+) -> Result:
     grown = with_efficiency(measurements)
     local = plan.job.backend == "local"
     first, last = grown[0].repetitions[0], grown[-1].repetitions[-1]
@@ -54,7 +78,7 @@ def run_benchmark(plan: Plan, directory: Path, listeners: Listeners) -> Result:
     return Result(
         id=new_id(plan.name, started),
         name=plan.name,
-        result="OK",
+        result="FAILED" if failed else "OK",
         mode="single_server" if plan.job.single_server_mode else "cluster",
         backend=plan.job.backend,
         throughput_ratio=throughput,
@@ -97,7 +121,7 @@ def _measure(plan: Plan, size: int, directory: Path, listeners: Listeners, warni
     repetitions: list[Repetition] = []
     for number in range(1, plan.repeat + 1):
         listeners.on_stage(f"{ranks}: run {number} of {plan.repeat}")
-        place = directory / f"ranks-{size}" / f"run-{number}"
+        place = directory / _job_name(directory, size, f"run{number}")
         repetition, score = measured(plan, job, place, on_log=listeners.on_log)
         repetitions.append(repetition)
         warnings += score.warnings
@@ -109,7 +133,7 @@ def _measure(plan: Plan, size: int, directory: Path, listeners: Listeners, warni
         accuracy=_accuracy(repetitions),
         repetitions=tuple(repetitions),
         outliers=tuple(find_outliers(repetitions)),
-        profile=_profile(plan, job, directory / f"ranks-{size}", listeners, warnings),
+        profile=_profile(plan, job, directory, listeners, warnings),
     )
 
 
@@ -121,13 +145,19 @@ def _profile(
         return None
     listeners.on_stage(f"{job.ranks} rank{'s' if job.ranks > 1 else ''}: recorded run, not scored")
     try:
-        source = recorded(plan, job, directory / "profile", on_log=listeners.on_log)
+        place = directory / _job_name(directory, job.ranks, "profile")
+        source = recorded(plan, job, place, on_log=listeners.on_log)
     except PacelineError as error:
         warnings.append(f"{job.ranks} ranks: no profile: {error}")
         return None
     part, problems = examine(source)
     warnings += [f"{job.ranks} ranks: {problem}" for problem in problems]
     return part
+
+
+def _job_name(directory: Path, size: int, what: str) -> str:
+    """A job is called as its directory is: unique among all of this user's jobs."""
+    return f"{directory.resolve().name[-40:].lstrip('-_.')}-{size}x-{what}-{secrets.token_hex(2)}"
 
 
 def find_outliers(repetitions: Sequence[Repetition]) -> list[OutlierPart]:

@@ -32,6 +32,7 @@ COMMANDS = (
     "checkpoint",
     "launch",
     "rank-table",
+    "bench",
 )
 """Each is the function, or the Typer of subcommands, of that name in the module of that name."""
 PASS_ON = {"launch": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
