@@ -18,7 +18,7 @@ from paceline.errors import PacelineError
 from paceline.report.whole import write_whole
 from paceline.web.security import Guard, Rules
 
-LARGEST = 4 << 20
+LARGEST = 16 << 20
 """Bytes of one result."""
 _NAME = re.compile(r"[A-Za-z0-9_.+-]{1,100}")
 
