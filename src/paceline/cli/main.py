@@ -30,12 +30,17 @@ COMMANDS = (
     "kb",
     "msadvisor",
     "checkpoint",
+    "bench",
+    "job",
     "launch",
     "rank-table",
-    "bench",
+    "train",
 )
 """Each is the function, or the Typer of subcommands, of that name in the module of that name."""
-PASS_ON = {"launch": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
+PASS_ON = {
+    "launch": {"ignore_unknown_options": True, "allow_interspersed_args": False},
+    "train": {"ignore_unknown_options": True, "allow_extra_args": True},
+}
 """Commands that hand on what is not theirs."""
 
 

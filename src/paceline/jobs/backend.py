@@ -75,6 +75,8 @@ class JobHandle(msgspec.Struct, frozen=True):
     outputs: dict[str, str] = {}
     """Where each output really goes: name → path or URL."""
     log_url: str = ""
+    warnings: tuple[str, ...] = ()
+    """What was odd when it was started: files that nobody uploaded, steps that this backend has not."""
 
     @property
     def logs(self) -> Path:

@@ -100,9 +100,10 @@ class JobDescription(Section, frozen=True):
         return self.ranks if self.single_server_mode else self.nodes * self.ranks
 
 
-def load_job(path: str | Path) -> JobDescription:
-    """From a YAML file; what is wrong is said with file and line, all of it at once."""
-    return job_of(Document.read(Path(path)))
+def load_job(path: str | Path, backend: BackendName | None = None) -> JobDescription:
+    """From a YAML file, for the backend it names or another; what is wrong is said with file and line."""
+    document = Document.read(Path(path))
+    return job_of(document.having(backend=backend) if backend else document)
 
 
 def job_of(document: Document) -> JobDescription:

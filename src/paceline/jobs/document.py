@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
@@ -68,6 +68,10 @@ class Document:
         if not isinstance(value, dict):
             raise UsageError(f"{self.where(key)}: {key} should hold keys and values")
         return Document(self.file, value, self.lines, (*self.root, key))
+
+    def having(self, **values: Any) -> Document:
+        """The same with other values of some keys, as options of a command give them."""
+        return replace(self, value={**self.value, **values})
 
     def where(self, *path: Step) -> str:
         """file:line of a key, or of the nearest one above it."""

@@ -83,7 +83,7 @@ def make_plan(job: JobDescription, name: str, directory: Path) -> Plan:
         directory=str(directory),
         inputs={
             each: str(directory / "input" / each) if each in remote_inputs else job.inputs[each] for each in job.inputs
-        },  # fmt: skip
+        },
         outputs={each: here[each] if each in publish or not where else where for each, where in wanted.items()},
         fetch=remote_inputs,
         publish=publish,

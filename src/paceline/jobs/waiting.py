@@ -14,7 +14,7 @@ from paceline.jobs.log_tail import worker_logs
 from paceline.jobs.record import remember
 from paceline.report.whole import write_whole
 from paceline.storage.retry import Backoff
-from paceline.storage.store import StorageError, TransientError
+from paceline.storage.store import DeniedError, StorageError, TransientError
 
 OnLog = Callable[[LogPiece], None]
 OnStatus = Callable[[JobStatus], None]
@@ -56,16 +56,22 @@ class _Follower:
     def __init__(self, handle: JobHandle, backend: Backend, on_log: OnLog | None, on_trouble: OnTrouble | None) -> None:
         self._handle, self._backend = handle, backend
         self._on_log, self._tell = on_log, on_trouble
+        self._answered = False
         self.warnings: list[str] = []
 
     def status(self) -> JobStatus:
+        """The first answer has to come; later neither a lost network nor expired keys end the following."""
         backoff, attempt = Backoff(first=0.5, most=60.0), 0
+        passing = (TransientError, DeniedError) if self._answered else (TransientError,)
         while True:
             try:
-                return self._backend.status(self._handle)
-            except TransientError as error:
+                found = self._backend.status(self._handle)
+                self._answered = True
+                return found
+            except passing as error:
                 if attempt == 0:
-                    self._say(f"{error}; the job goes on, asking again")
+                    hint = f" ({error.hint})" if error.hint else ""
+                    self._say(f"{error}{hint}; the job goes on, asking again")
                 time.sleep(backoff.wait(attempt, throttled=True))
                 attempt += 1
 
@@ -94,7 +100,7 @@ def _outcome(handle: JobHandle, status: JobStatus, warnings: list[str]) -> JobOu
         submitted=handle.submitted,
         logs=tuple(str(path) for _, path in worker_logs(handle)),
         outputs=handle.outputs,
-        warnings=tuple(warnings),
+        warnings=(*handle.warnings, *warnings),
     )
     text = msgspec.json.format(msgspec.json.encode(outcome), indent=1).decode()
     write_whole(Path(handle.directory) / "outcome.json", text + "\n")

@@ -88,6 +88,12 @@ _NAMES: dict[str, tuple[tuple[str, str, str, str, str], ...]] = {
 """Environment variables by scheme, the scheme's own first: key, secret, token, endpoint, region."""
 
 
+_CLOUD_NAMES = (
+    ("HUAWEICLOUD_SDK_AK", "HUAWEICLOUD_SDK_SK", "HUAWEICLOUD_SDK_SECURITY_TOKEN"),
+    ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY", "OBS_SECURITY_TOKEN"),
+)
+
+
 def find_access(scheme: str, bucket: str) -> Access:
     """Environment first, then files; said clearly when there is nothing."""
     fields = _from_environment(scheme)
@@ -96,9 +102,48 @@ def find_access(scheme: str, bucket: str) -> Access:
     if found is None:
         raise DeniedError(
             f"{scheme}://{bucket}: no keys found",
-            hint=f"set {' and '.join(_NAMES[scheme][0][:2])}, or write {_home_file()} (docs/storage.md, Access)",
+            hint=f"set {' and '.join(_NAMES[scheme][0][:2])}, or write {home_file()} (docs/storage.md, Access)",
         )
     return _access(scheme, found, fields is None, os.environ.get("SSL_CERT_FILE"))
+
+
+@dataclass(frozen=True)
+class CloudAccess:
+    """Who we are to the cloud's own services (ModelArts), and where those are, as far as it is written down."""
+
+    key: Secret
+    secret: Secret
+    token: Secret | None
+    project_id: str
+    region: str
+    modelarts_endpoint: str
+    source: str
+    """Where the keys come from, for those who have to renew them."""
+
+
+def find_cloud_access() -> CloudAccess:
+    """The same keys in the same order as for buckets; the file may say project and endpoint even if keys do not."""
+    stored, named = _from_files(""), next((path for path in _files() if path.is_file()), home_file())
+    given = next((names for names in _CLOUD_NAMES if os.environ.get(names[0]) and os.environ.get(names[1])), None)
+    if given is None and stored is None:
+        raise DeniedError(
+            "no keys for the cloud found",
+            hint=f"set HUAWEICLOUD_SDK_AK and HUAWEICLOUD_SDK_SK, or write {home_file()} (docs/storage.md, Access)",
+        )
+    rest = stored or _Fields()
+    if given is not None:
+        key, secret, token = (os.environ.get(name, "") for name in given)
+    else:
+        key, secret, token = rest.access_key, rest.secret_access_key, rest.security_token
+    return CloudAccess(
+        key=Secret(key),
+        secret=Secret(secret),
+        token=Secret(token) if token else None,
+        project_id=os.environ.get("HUAWEICLOUD_SDK_PROJECT_ID") or rest.project_id,
+        region=os.environ.get("OBS_REGION") or rest.region_name,
+        modelarts_endpoint=rest.modelarts_endpoint,
+        source=given[0] if given else str(named),
+    )
 
 
 def _from_environment(scheme: str) -> _Fields | None:
@@ -148,10 +193,10 @@ def _from_machine(path: Path, fields: _Fields) -> _Fields:
 
 def _files() -> list[Path]:
     named = os.environ.get("PACELINE_ACCESS")
-    return [Path(named)] if named else [_home_file(), _ORIGINAL]
+    return [Path(named)] if named else [home_file(), _ORIGINAL]
 
 
-def _home_file() -> Path:
+def home_file() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "paceline" / "access.json"
 

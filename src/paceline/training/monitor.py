@@ -23,6 +23,9 @@ class Monitor:
     def train_end(self, state: TrainingState) -> None:
         """Only when training came to its end."""
 
+    def train_failed(self, state: TrainingState, error: BaseException) -> None:
+        """Instead of train_end."""
+
     def close(self) -> None:
         """Always, last, also after an exception: finish what is on its way."""
 
@@ -30,13 +33,13 @@ class Monitor:
 class Monitored:
     """A torch loop's (or any loop's) side of it.
 
-        with Monitored(monitors, state) as loop:
-            for epoch in …:
-                for batch in …:
-                    loop.step_begin()
-                    loss = …
-                    loop.step_end(loss=loss.item)        # a number, or a function that reads it if somebody asks
-                loop.epoch_end()
+    with Monitored(monitors, state) as loop:
+        for epoch in …:
+            for batch in …:
+                loop.step_begin()
+                loss = …
+                loop.step_end(loss=loss.item)        # a number, or a function that reads it if somebody asks
+            loop.epoch_end()
     """
 
     def __init__(self, monitors: Sequence[Monitor], state: TrainingState) -> None:
@@ -78,6 +81,9 @@ class Monitored:
             if error is None:
                 for monitor in self.monitors:
                     monitor.train_end(self.state)
+            else:
+                for monitor in self.monitors:
+                    monitor.train_failed(self.state, error)
         finally:
             close_all(self.monitors)
 

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.errors import PacelineError
+
+MODELARTS_ROOT = Path("/cache/ma-user-work")
+_MODELARTS = ("MA_JOB_DIR", "MA_LOG_DIR", "MA_LOCAL_LOG_PATH", "MA_VJ_NAME", "BATCH_GROUP_NAME")
+
+
+def in_modelarts() -> bool:
+    """By what only its containers have: keys for a bucket (S3_*) are on many machines."""
+    return any(os.environ.get(name) for name in _MODELARTS)
+
+
+def default_root(output_dir: str | Path | None = None) -> Path:
+    """As told; else $LOCAL_DEFAULT_PATH, /cache/ma-user-work on ModelArts (its fast, large disk), ./output elsewhere."""
+    told = output_dir or os.environ.get("LOCAL_DEFAULT_PATH")
+    if told:
+        return Path(told).absolute()
+    if in_modelarts() and MODELARTS_ROOT.parent.is_dir() and os.access(MODELARTS_ROOT.parent, os.W_OK):
+        return MODELARTS_ROOT
+    return Path("output").absolute()
 
 
 @dataclass(frozen=True)

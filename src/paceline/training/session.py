@@ -33,7 +33,9 @@ def cloud_session(
     strict: bool = False,
 ) -> Iterator[CloudSession]:
     """Also a decorator: @cloud_session(remote_save_url="obs://…") above main(session=…) is called with the session's effect."""
-    yield CloudSession(OutputTree(Path(output_dir or "output").absolute()), ranks or Ranks.from_environment(), remote_save_url)
+    yield CloudSession(
+        OutputTree(Path(output_dir or "output").absolute()), ranks or Ranks.from_environment(), remote_save_url
+    )
 
 
 Wrapped = Callable[..., object]
