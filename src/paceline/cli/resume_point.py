@@ -17,13 +17,13 @@ _RANKS = 4
 
 
 def resume_point(
-    location: Annotated[str, typer.Argument(metavar="DIR", help="Checkpoint or output directory, s3://, obs://, ssh://.")],
+    location: Annotated[
+        str, typer.Argument(metavar="DIR", help="Checkpoint or output directory, s3://, obs://, ssh://.")
+    ],
     ranks: Annotated[
         int | None, typer.Option("--ranks", min=1, help="How many must be there.  [default: as the checkpoint says]")
     ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Read everything where a store cannot tell checksums.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Read everything where a store cannot tell checksums.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Result as JSON.")] = False,
 ) -> None:
     """Say which checkpoint to resume from: the newest that is complete and intact on every rank; exit code 1 if none is.

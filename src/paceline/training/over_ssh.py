@@ -98,7 +98,7 @@ class _Remote:
         return 255 if process.exit_status is None else int(process.exit_status)
 
     async def _copy(self, stream: Any, to: Callable[[str], None]) -> None:
-        async for line in stream:
+        while line := await stream.readline():
             to(f"[{self.name}] {line.rstrip()}")
 
     def _out(self, line: str) -> None:

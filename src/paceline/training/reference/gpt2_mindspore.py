@@ -227,8 +227,8 @@ class MindSporeLearner:
     def _averaged(self, row: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         if self._sum is None:
             return row
-        summed: npt.NDArray[np.float32] = self._sum(Tensor(row)).asnumpy()
-        return summed / np.float32(self.world_size)
+        mean: npt.NDArray[np.float32] = self._sum(Tensor(row)).asnumpy() / np.float32(self.world_size)
+        return mean
 
     def _apply(self, gradients: npt.NDArray[np.float32], learning_rate: float) -> None:
         """AdamW; p ← p - rate · (m̂ / (√v̂ + eps) + decay · p)"""

@@ -14,11 +14,11 @@ IGNORED = frozenset({
 """Sections of MindFormers' files that mean nothing to this model: passed over, and said once."""
 
 
-class Section(msgspec.Struct, kw_only=True):
+class Section(msgspec.Struct, frozen=True, kw_only=True):
     """Unknown keys are found before, with their line and the nearest known one."""
 
 
-class RunnerConfig(Section):
+class RunnerConfig(Section, frozen=True):
     epochs: int = 1
     batch_size: int = 4
     sink_mode: bool = False
@@ -26,7 +26,7 @@ class RunnerConfig(Section):
     gradient_accumulation_steps: int = 1
 
 
-class DataLoader(Section):
+class DataLoader(Section, frozen=True):
     type: str = "TextBlocks"
     dataset_dir: str = ""
     """A text file, a directory of them, s3:// or obs://; empty: the text that comes with Paceline."""
@@ -34,11 +34,11 @@ class DataLoader(Section):
     num_samples: int | None = None
 
 
-class Dataset(Section):
+class Dataset(Section, frozen=True):
     data_loader: DataLoader = DataLoader()
 
 
-class PetConfig(Section):
+class PetConfig(Section, frozen=True):
     pet_type: Literal["lora"] = "lora"
     lora_rank: int = 8
     lora_alpha: float = 16.0
@@ -46,7 +46,7 @@ class PetConfig(Section):
     target_modules: tuple[str, ...] = ("query", "value")
 
 
-class ModelConfig(Section):
+class ModelConfig(Section, frozen=True):
     type: str = "GPT2Config"
     vocab_size: int = 256
     seq_length: int = 64
@@ -58,19 +58,19 @@ class ModelConfig(Section):
     pet_config: PetConfig | None = None
 
 
-class ModelSection(Section):
+class ModelSection(Section, frozen=True):
     model_config: ModelConfig = ModelConfig()
     arch: dict[str, Any] = {}
 
 
-class LrSchedule(Section):
+class LrSchedule(Section, frozen=True):
     type: Literal["cosine", "linear", "constant"] = "cosine"
     learning_rate: float = 1e-3
     lr_end: float = 0.0
     warmup_steps: int = 0
 
 
-class OptimizerConfig(Section):
+class OptimizerConfig(Section, frozen=True):
     type: str = "AdamW"
     weight_decay: float = 0.01
     beta1: float = 0.9
@@ -78,20 +78,20 @@ class OptimizerConfig(Section):
     eps: float = 1e-8
 
 
-class LossScale(Section):
+class LossScale(Section, frozen=True):
     loss_scale_value: float = 65536.0
     scale_factor: int = 2
     scale_window: int = 1000
 
 
-class RunnerWrapper(Section):
+class RunnerWrapper(Section, frozen=True):
     type: str = ""
     scale_sense: LossScale = LossScale()
     use_clip_grad: bool = True
     max_grad_norm: float = 1.0
 
 
-class Parallel(Section):
+class Parallel(Section, frozen=True):
     parallel_mode: int = 0
     gradients_mean: bool = True
     enable_alltoall: bool = False
@@ -103,7 +103,7 @@ class Parallel(Section):
     parallel_optimizer_config: dict[str, Any] = {}
 
 
-class ParallelConfig(Section):
+class ParallelConfig(Section, frozen=True):
     data_parallel: int | None = None
     model_parallel: int = 1
     pipeline_stage: int = 1
@@ -115,7 +115,7 @@ class ParallelConfig(Section):
     optimizer_shard: bool = False
 
 
-class Context(Section):
+class Context(Section, frozen=True):
     mode: int = 0
     device_target: str = "CPU"
     device_id: int = 0
@@ -126,11 +126,12 @@ class Context(Section):
     save_graphs_path: str = ""
 
 
-class Config(Section):
+class Config(Section, frozen=True):
     framework: Literal["torch", "mindspore"] = "torch"
     seed: int = 0
     run_mode: Literal["train", "finetune", "eval", "predict"] = "train"
-    output_dir: str = "./output"
+    output_dir: str = ""
+    """Empty: ./output, or ModelArts' large disk."""
     load_checkpoint: str = ""
     src_strategy_path_or_dir: str = ""
     auto_trans_ckpt: bool = False

@@ -28,7 +28,7 @@ _log = logging.getLogger("paceline")
 
 def run(config: Config) -> None:
     """One rank's whole run; what it leaves is at `remote_save_url` when this returns."""
-    with cloud_session(config.output_dir, remote_save_url(config), _inputs(config)) as session:
+    with cloud_session(config.output_dir or None, remote_save_url(config), _inputs(config)) as session:
         shape = model_shape(config)
         data = data_parallel(config.parallel_config, session.ranks.world_size)
         if config.only_save_strategy:
@@ -130,15 +130,17 @@ def _start(config: Config, session: CloudSession, learner: Learner, shape: Model
 
 def _resumed(config: Config, session: CloudSession, learner: Learner) -> Arrays | None:
     where = config.load_checkpoint
-    if not where:
+    own = not where
+    if own:
         # A job that is started again with the same arguments: its own outputs, here or where they were brought.
         local = session.outputs.root / "checkpoint"
         remote = remote_save_url(config)
         has_own = (local / f"rank_{learner.rank}" / "meta.json").exists()
         everywhere = int(learner.sum_over_ranks(np.array([float(has_own)]))[0]) == learner.world_size
         where = str(local) if everywhere or not remote else f"{remote.rstrip('/')}/checkpoint"
-    chosen = choose_resume_point(where, learner, config.resume_training)
+    chosen = choose_resume_point(where, learner, config.resume_training, own=own)
     if chosen is None:
+        _log.warning("%s: no checkpoint yet; starting from scratch", where)
         return None
     keys = chosen.files.get(learner.rank)
     if keys is None or len(chosen.files) != learner.world_size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from paceline.errors import UsageError
 from paceline.training.launcher import LaunchPlan, Show, launch
+from paceline.training.outputs import default_root
 from paceline.training.placement import Nodes, on_modelarts
 from paceline.training.rank_environment import Framework, is_rank
 from paceline.training.runner.arguments import make_config
@@ -34,7 +34,6 @@ class Start:
 def start(config_file: Path | None, arguments: Sequence[str], how: Start) -> int:
     path = find_config(config_file)
     config = make_config(read_yaml(path), arguments)
-    _log_to_stdout()
     if os.environ.get("MS_ROLE") == "MS_SCHED":
         return _meet()
     if is_rank() or not _has_ranks_to_start(config, how):
@@ -64,7 +63,7 @@ def find_config(path: Path | None) -> Path:
 
 
 def output_root(config: Config) -> Path:
-    return Path(config.output_dir)
+    return default_root(config.output_dir or None)
 
 
 def _has_ranks_to_start(config: Config, how: Start) -> bool:
@@ -79,13 +78,3 @@ def _meet() -> int:
 
     communication.init()
     return 0
-
-
-def _log_to_stdout() -> None:
-    """Told to people and to the rank's log alike."""
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    log = logging.getLogger("paceline")
-    if not log.handlers:
-        log.addHandler(handler)
-    log.setLevel(logging.INFO)

@@ -21,6 +21,9 @@ from paceline.checkpoint.numbers import numbers
 from paceline.checkpoint.source import open_checkpoint
 from paceline.checkpoint.strategy import read_strategy
 from paceline.errors import PacelineError
+from paceline.storage.opening import open_store
+from paceline.storage.retry import Backoff, patiently
+from paceline.storage.store import MissingError
 from paceline.training.reference.learner import Learner
 
 _log = logging.getLogger("paceline")
@@ -64,19 +67,24 @@ def read_files(where: str, keys: Iterable[str]) -> Arrays:
     return found
 
 
-def choose_resume_point(where: str, learner: Learner, wanted: bool | str) -> Chosen | None:
-    """Rank 0 looks, all ranks do the same: a checkpoint that is whole on every rank, or None where there is none yet."""
-    chosen = _look(where, learner.world_size, wanted) if learner.rank == 0 else Chosen()
+def choose_resume_point(where: str, learner: Learner, wanted: bool | str, *, own: bool) -> Chosen | None:
+    """Rank 0 looks, all ranks do the same: a checkpoint that is whole on every rank.
+
+    None where the job's own outputs hold none yet: it is started for the first time.
+    """
+    chosen = _look(where, learner.world_size, wanted, own) if learner.rank == 0 else Chosen()
     chosen = msgspec.json.decode(_shared(msgspec.json.encode(chosen), learner), type=Chosen)
     if chosen.problem:
         raise PacelineError(chosen.problem, hint=chosen.hint)
     return chosen if chosen.files else None
 
 
-def _look(where: str, ranks: int, wanted: bool | str) -> Chosen:
+def _look(where: str, ranks: int, wanted: bool | str, own: bool) -> Chosen:
     from paceline.checkpoint.resume import find_resume_point
 
     try:
+        if own and _has_none(where):
+            return Chosen()
         if name := _named(where, wanted):
             return _by_name(where, name, ranks)
         point = find_resume_point(where, ranks=ranks)
@@ -88,6 +96,17 @@ def _look(where: str, ranks: int, wanted: bool | str) -> Chosen:
         _log.warning("%s", note)
     files = {rank: list(keys) for rank, keys in point.files.items()}
     return Chosen(point.location, point.epoch, point.step, files)
+
+
+def _has_none(where: str) -> bool:
+    store = open_store(where)
+    try:
+        items = patiently(Backoff(), lambda: list(store.items()))
+        return not any(is_weights(item.key.rpartition("/")[2]) for item in items)
+    except MissingError:
+        return True
+    finally:
+        store.close()
 
 
 def _named(where: str, wanted: bool | str) -> str:
@@ -129,5 +148,6 @@ def _shared(data: bytes, learner: Learner) -> bytes:
 
 def _array(tensor: Wanted) -> npt.NDArray[Any]:
     # A copy of its own: the file's memory goes with the file.
-    values: npt.NDArray[Any] = numbers(read_tensor(tensor, 0, tensor.bytes), tensor.dtype)
-    return values.reshape(tensor.shape).copy()
+    values = numbers(read_tensor(tensor, 0, tensor.bytes), tensor.dtype)
+    copied: npt.NDArray[Any] = values.reshape(tensor.shape).copy()
+    return copied
