@@ -29,7 +29,7 @@ TOKEN = "a-token-of-enough-letters"
 
 
 @dataclass
-class Tester:
+class RunningTester:
     port: int
     directory: Path
     process: subprocess.Popen[str]
@@ -44,7 +44,7 @@ class Tester:
 
 
 @pytest.fixture
-def tester(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Tester]:
+def tester(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningTester]:
     directory = tmp_path / "kept"
     token = getattr(request, "param", None)
     environment = os.environ | ({"PACELINE_TESTER_TOKEN": token} if token else {})
@@ -53,13 +53,13 @@ def tester(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Tester]:
     assert process.stderr is not None
     line = process.stderr.readline()
     assert "tester at http://127.0.0.1:" in line, line
-    yield Tester(int(line.split("127.0.0.1:")[1].split(",")[0]), directory, process)
+    yield RunningTester(int(line.split("127.0.0.1:")[1].split(",")[0]), directory, process)
     process.terminate()
     process.wait()
     process.stderr.close()
 
 
-def test_a_result_is_sent_checked_and_kept_once(tester: Tester, tmp_path: Path) -> None:
+def test_a_result_is_sent_checked_and_kept_once(tester: RunningTester, tmp_path: Path) -> None:
     result = written(a_result((450.58182754928634,)), tmp_path / "result.json")
     (tmp_path / "system.json").write_text('{"cpu": "Kunpeng 920"}')
     config = tester.config(tmp_path / "config.json")
@@ -80,7 +80,7 @@ def test_a_result_is_sent_checked_and_kept_once(tester: Tester, tmp_path: Path) 
         assert client.get(f"/results/{kept.stem}").json() == said
 
 
-def test_bad_guests_are_told_why_and_nothing_is_kept(tester: Tester, tmp_path: Path) -> None:
+def test_bad_guests_are_told_why_and_nothing_is_kept(tester: RunningTester, tmp_path: Path) -> None:
     with httpx.Client(base_url=f"http://127.0.0.1:{tester.port}/api/v1") as client:
         assert client.post("/results", content=b"{").status_code == 422
         assert client.post("/results", json={"schema": "paceline.bench-report/1"}).status_code == 422
@@ -100,7 +100,9 @@ def test_bad_guests_are_told_why_and_nothing_is_kept(tester: Tester, tmp_path: P
 
 
 @pytest.mark.parametrize("tester", [TOKEN], indirect=True)
-def test_a_token_is_needed_where_one_is_set(tester: Tester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_needed_where_one_is_set(
+    tester: RunningTester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = load_tester(tester.config(tmp_path / "config.json"))
     with pytest.raises(PacelineError, match="401") as refused:
         send(report_of(a_result(), config), config, backoff=QUICK)

@@ -33,6 +33,10 @@ from paceline.errors import PacelineError
 from paceline.jobs import JobDescription
 
 
+JOBS = "paceline-jobs"
+"""Where a benchmark's jobs are; a directory of that name below the code is never taken for code."""
+
+
 @dataclass(frozen=True)
 class Listeners:
     """Who hears what happens meanwhile."""
@@ -121,7 +125,7 @@ def _measure(plan: Plan, size: int, directory: Path, listeners: Listeners, warni
     repetitions: list[Repetition] = []
     for number in range(1, plan.repeat + 1):
         listeners.on_stage(f"{ranks}: run {number} of {plan.repeat}")
-        place = directory / _job_name(directory, size, f"run{number}")
+        place = directory / JOBS / _job_name(directory, size, f"run{number}")
         repetition, score = measured(plan, job, place, on_log=listeners.on_log)
         repetitions.append(repetition)
         warnings += score.warnings
@@ -145,7 +149,7 @@ def _profile(
         return None
     listeners.on_stage(f"{job.ranks} rank{'s' if job.ranks > 1 else ''}: recorded run, not scored")
     try:
-        place = directory / _job_name(directory, job.ranks, "profile")
+        place = directory / JOBS / _job_name(directory, job.ranks, "profile")
         source = recorded(plan, job, place, on_log=listeners.on_log)
     except PacelineError as error:
         warnings.append(f"{job.ranks} ranks: no profile: {error}")
