@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -72,8 +71,14 @@ class CloudJob:
                               for task, code in self.codes.items()],
         }  # fmt: skip
         metadata = {**self.body["metadata"], "id": self.id, "create_time": int(self.created * 1000), "user_name": "u"}
-        return {"kind": "job", "metadata": metadata, "status": status, "spec": self.body["spec"],
-                "algorithm": {**self.body["algorithm"], "environments": [self.body["algorithm"].get("environments", {})]}}  # fmt: skip
+        algorithm = {**self.body["algorithm"], "environments": [self.body["algorithm"].get("environments", {})]}
+        return {
+            "kind": "job",
+            "metadata": metadata,
+            "status": status,
+            "spec": self.body["spec"],
+            "algorithm": algorithm,
+        }
 
     def _run(self) -> None:
         self.directory.mkdir(parents=True)
@@ -106,7 +111,9 @@ class CloudJob:
         code = home / "user-job-dir" / algorithm["code_dir"].rstrip("/").rpartition("/")[2]
         boot = code / algorithm["boot_file"].removeprefix(algorithm["code_dir"])
         words = [f"--{each['name']}={home / 'inputs' / each['name']}_0" for each in algorithm.get("inputs", ())]
-        words += [f"--{each['name']}={self.directory / 'outputs' / each['name']}" for each in algorithm.get("outputs", ())]
+        words += [
+            f"--{each['name']}={self.directory / 'outputs' / each['name']}" for each in algorithm.get("outputs", ())
+        ]
         words += [f"--{each['name']}={each['value']}" for each in algorithm.get("parameters", ())]
         common = {
             **clean_environment(), **algorithm.get("environments", {}), "MA_NUM_HOSTS": str(self.nodes),
@@ -183,7 +190,3 @@ class CloudJob:
     def _put(self, path: Path, where: str) -> None:
         bucket, _, key = where.strip("/").partition("/")
         assert self.s3.client().putFile(bucket, key, str(path)).status < 300
-
-
-def forget(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)

@@ -37,9 +37,7 @@ def refusal(
     return None
 
 
-def signature(
-    method: str, target: str, headers: Mapping[str, str], body: bytes, names: list[str], secret: str
-) -> str:
+def signature(method: str, target: str, headers: Mapping[str, str], body: bytes, names: list[str], secret: str) -> str:
     parts = urlsplit(target)
     path = "/".join(quote(unquote(segment), safe="~") for segment in parts.path.split("/"))
     query = "&".join(

@@ -125,7 +125,10 @@ class StandIn:
         if (method, path) == ("POST", "/training-job-searches"):
             return self.search(body)
         if (method, path) == ("GET", "/training-job-flavors"):
-            return 200, {"total_count": 1, "flavors": [{"flavor_id": "modelarts.kat1.2xlarge", "flavor_name": "2*Ascend"}]}
+            return 200, {
+                "total_count": 1,
+                "flavors": [{"flavor_id": "modelarts.kat1.2xlarge", "flavor_name": "2*Ascend"}],
+            }
         found = re.fullmatch(r"/training-jobs/([^/]+)(/.*)?", path)
         if found and found[1] in self.jobs:
             return self.of_job(method, self.jobs[found[1]], found[2] or "", parse_qs(parts.query), body)

@@ -42,7 +42,9 @@ class Written:
     """MD5 as S3 tags it: of the whole up to 8 MiB, else of the parts' MD5s."""
 
 
-def make_frame(key: str, tensors: Sequence[HeldTensor], format: str, metadata: Mapping[str, str] | None = None) -> Frame:
+def make_frame(
+    key: str, tensors: Sequence[HeldTensor], format: str, metadata: Mapping[str, str] | None = None
+) -> Frame:
     wanted = [Wanted(tensor.name, tensor.dtype, whole(tensor.shape), ()) for tensor in tensors]
     if format == ckpt.FORMAT:
         return ckpt.frame(key, wanted)

@@ -1,8 +1,8 @@
 """What a saver notes beside its checkpoints: MindFormers' meta.json with sizes and checksums added; also file names.
 
-    rank_0/meta.json            {"last_epoch": 2, "last_step": 5, "last_ckpt_file": "gpt_rank_0-2_5.ckpt",
-                                 "paceline": {"world_size": 4, "files": {"gpt_rank_0-2_5.ckpt": {"size": …, "md5": …}}}}
-    iteration_…/rank_0000000.json   the inner part alone: what this rank wrote there
+rank_0/meta.json            {"last_epoch": 2, "last_step": 5, "last_ckpt_file": "gpt_rank_0-2_5.ckpt",
+                             "paceline": {"world_size": 4, "files": {"gpt_rank_0-2_5.ckpt": {"size": …, "md5": …}}}}
+iteration_…/rank_0000000.json   the inner part alone: what this rank wrote there
 """
 
 from __future__ import annotations

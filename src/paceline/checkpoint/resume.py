@@ -104,7 +104,7 @@ def _first(place: Place, layout: str, candidates: Iterable[Candidate], inspectio
 
 
 def _base(keys: Iterable[str]) -> str:
-    """"checkpoint/" where an output tree was given, "" otherwise."""
+    """ "checkpoint/" where an output tree was given, "" otherwise."""
     tops = {key.partition("/")[0] for key in keys if "/" in key}
     if any(top.startswith(("rank_", "iteration_")) for top in tops) or "checkpoint" not in tops:
         return ""

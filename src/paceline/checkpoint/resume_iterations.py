@@ -82,7 +82,9 @@ def is_there(keys: Iterable[str], base: str) -> bool:
 
 def candidates(place: Place, base: str, ranks: int | None, inspection: Inspection) -> Iterator[IterationCandidate]:
     tracked = _tracked(place, base, inspection)
-    directories = {match[0] for key in place.items if key.startswith(base) and (match := _DIRECTORY.match(key, len(base)))}
+    directories = {
+        match[0] for key in place.items if key.startswith(base) and (match := _DIRECTORY.match(key, len(base)))
+    }
     for directory in sorted(directories, key=lambda each: int(each[10:-1]), reverse=True):
         files: dict[int, list[str]] = {}
         worlds = {0}

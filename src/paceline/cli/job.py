@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.job_output import LogPrinter, outcome_text, status_text, table, tell_trouble
+from paceline.cli.job_output import LogPrinter, outcome_text, phase_text, status_text, table, tell_trouble
 from paceline.cli.moving import progress_bar
 from paceline.errors import PacelineError, UsageError
 
@@ -236,7 +236,7 @@ def _follow(handle: JobHandle, fetch: Fetch, every: float | None, as_json: bool)
     with _detaching(handle):
         outcome = wait(
             handle, on_log=printer, on_trouble=tell_trouble, interval=every,
-            on_status=lambda now: typer.echo(f"{now.phase.value}  {now.detail}", err=True),
+            on_status=lambda now: typer.echo(phase_text(now), err=True),
         )  # fmt: skip
         printer.end()
         fetched = _fetch(handle, fetch) if outcome.succeeded else None

@@ -52,6 +52,12 @@ def table(records: Sequence[Record]) -> str:
     )
 
 
+def phase_text(status: JobStatus) -> str:
+    """Our word, and the backend's where it says more."""
+    phase = status.phase.value
+    return phase if status.detail.lower() in ("", phase) else f"{phase} ({status.detail})"
+
+
 def status_text(handle: JobHandle, status: JobStatus) -> str:
     lines = [
         f"{handle.id}: {status.phase.value} ({handle.backend}: {status.detail})",
@@ -72,9 +78,9 @@ def status_text(handle: JobHandle, status: JobStatus) -> str:
 def outcome_text(outcome: JobOutcome, fetched: Path | None) -> str:
     took = _took(outcome.status)
     lines = [f"{outcome.id}: {outcome.status.phase.value}" + (f" after {took}" if took else "")]
-    lines += [f"  {name}  {where}" for name, where in outcome.outputs.items()]
-    lines += [f"  results  {fetched}"] if fetched else []
-    lines += [f"  note     {warning}" for warning in outcome.warnings]
+    lines += [f"  {name:<10} {where}" for name, where in outcome.outputs.items()]
+    lines += [f"  results    {fetched}"] if fetched else []
+    lines += [f"  note       {warning}" for warning in outcome.warnings]
     return "\n".join(lines)
 
 

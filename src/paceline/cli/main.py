@@ -32,13 +32,17 @@ COMMANDS = (
     "checkpoint",
     "bench",
     "job",
+    "doctor",
     "launch",
     "rank-table",
     "train",
+    "profile",
+    "run-profiled",
 )
 """Each is the function, or the Typer of subcommands, of that name in the module of that name."""
 PASS_ON = {
     "launch": {"ignore_unknown_options": True, "allow_interspersed_args": False},
+    "run-profiled": {"ignore_unknown_options": True, "allow_interspersed_args": False},
     "train": {"ignore_unknown_options": True, "allow_extra_args": True},
 }
 """Commands that hand on what is not theirs."""

@@ -22,6 +22,7 @@ from paceline.formats.ascend_csv import (
 )
 from paceline.formats.ascend_identity import Identity, read_identity
 from paceline.formats.ascend_trace import read_steps, read_trace_counters, read_trace_view
+from paceline.formats.light import is_light
 from paceline.formats.minddata import minddata_sections
 from paceline.formats.mindspore_cpu import cpu_sections
 from paceline.formats.reader import Part, Section
@@ -43,7 +44,8 @@ class AscendText:
 
     def find(self, tree: Tree) -> Iterator[Part]:
         owners = (_profile_of(tree, directory) for directory in tree.directories)
-        profiles = sorted({profile for profile in owners if profile is not None})
+        # A light recorder's exports repeat its log, which tells of which job they are.
+        profiles = sorted({profile for profile in owners if profile is not None and not is_light(tree, profile)})
         ranks = [_rank_of(tree, profile) for profile in profiles]
         unused = iter(number for number in range(len(profiles)) if number not in ranks)
         for profile, rank in zip(profiles, ranks, strict=True):

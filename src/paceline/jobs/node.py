@@ -17,7 +17,7 @@ from pathlib import Path
 from paceline.errors import PacelineError
 from paceline.jobs.backend import JobStatus, Phase
 from paceline.jobs.plan import Plan
-from paceline.jobs.state import read_workers, write_status
+from paceline.jobs.state import read_status, read_workers, write_status
 from paceline.jobs.workers import Workers
 from paceline.storage.transfer import transfer
 
@@ -40,11 +40,10 @@ def everything(plan: Plan) -> int:
     code = prepare(plan)
     if code:
         return code
-    started = time.time()
-    write_status(plan.path, JobStatus(Phase.running, "running", started=started))
+    write_status(plan.path, JobStatus(Phase.running, "running", started=time.time()))
     workers = Workers(plan, {node: plan.path / "log" / _log_name("local", plan.id, node) for node in _nodes(plan)})
     code = workers.run(("127.0.0.1", _free_port()))
-    return publish(plan, code, started=started, stopped=workers.stopped)
+    return publish(plan, code, stopped=workers.stopped)
 
 
 def prepare(plan: Plan) -> int:
@@ -71,9 +70,9 @@ def run_one(plan: Plan, node: int) -> int:
     return Workers(plan, {node: plan.path / "log" / _log_name("slurm", number, node)}).run(meeting)
 
 
-def publish(plan: Plan, code: int, *, started: float | None = None, stopped: bool = False) -> int:
+def publish(plan: Plan, code: int, *, stopped: bool = False) -> int:
     """Outputs to where they belong, whatever the outcome: a failed job's are what one wants to see."""
-    reason = "" if code == 0 else _reason(plan, code)
+    reason = "" if code == 0 or stopped else _reason(plan, code)
     for name, url in plan.publish.items():
         try:
             if any(Path(plan.outputs[name]).iterdir()):
@@ -82,8 +81,9 @@ def publish(plan: Plan, code: int, *, started: float | None = None, stopped: boo
             print(f"paceline: output {name}: {error}", flush=True)
             reason = reason or f"output {name} did not arrive: {error}"
     phase = Phase.stopped if stopped else Phase.failed if reason else Phase.completed
-    workers = read_workers(plan.path)
-    write_status(plan.path, JobStatus(phase, phase.value, reason, started, time.time(), workers))
+    before = read_status(plan.path)
+    started = before.started if before else None
+    write_status(plan.path, JobStatus(phase, phase.value, reason, started, time.time(), read_workers(plan.path)))
     return code or int(bool(reason))
 
 

@@ -99,8 +99,9 @@ def batch_script(plan: Plan) -> str:
         "#!/bin/bash",
         *(f"#SBATCH {option}" for option in options),
         "trap : TERM",
-        'PACELINE_MASTER=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-        "export PACELINE_MASTER",
+        'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        # Its address: a node's name need not mean anything to the others' resolvers.
+        "export PACELINE_MASTER=$(scontrol show node \"$first\" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p')",
         f"{node} prepare || exit 1",
         f"srun --ntasks-per-node=1 --kill-on-bad-exit={bad_exit} {node} run",
         "code=$?",

@@ -70,8 +70,7 @@ class _Follower:
                 return found
             except passing as error:
                 if attempt == 0:
-                    hint = f" ({error.hint})" if error.hint else ""
-                    self._say(f"{error}{hint}; the job goes on, asking again")
+                    self._say(f"{_whole(error)}; the job goes on, asking again")
                 time.sleep(backoff.wait(attempt, throttled=True))
                 attempt += 1
 
@@ -84,11 +83,15 @@ class _Follower:
         except StorageError as error:
             if last:
                 self.warnings.append(f"the last logs could not be fetched: {error}")
-            self._say(str(error))
+            self._say(_whole(error))
 
     def _say(self, text: str) -> None:
         if self._tell:
             self._tell(text)
+
+
+def _whole(error: StorageError) -> str:
+    return f"{error} ({error.hint})" if error.hint else str(error)
 
 
 def _outcome(handle: JobHandle, status: JobStatus, warnings: list[str]) -> JobOutcome:

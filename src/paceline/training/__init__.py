@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paceline.training.config import monitors_from_config as monitors_from_config
-    from paceline.training.mindspore import as_callback as as_callback
+    from paceline.training.fetching import Input as Input
+    from paceline.training.mindspore_callback import as_callback as as_callback
     from paceline.training.monitor import Monitor as Monitor
     from paceline.training.monitor import Monitored as Monitored
     from paceline.training.monitors.checkpoint import CheckpointMonitor as CheckpointMonitor
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
     from paceline.training.session import CloudSession as CloudSession
     from paceline.training.session import cloud_session as cloud_session
     from paceline.training.state import TrainingState as TrainingState
-    from paceline.training.torch import torch_state as torch_state
+    from paceline.training.torch_loop import load_torch_state as load_torch_state
+    from paceline.training.torch_loop import torch_state as torch_state
 
 _HOMES = {
     "CheckpointMonitor": "monitors.checkpoint",
     "CloudSession": "session",
+    "Input": "fetching",
     "MFLossMonitor": "monitors.loss",
     "Monitor": "monitor",
     "Monitored": "monitor",
@@ -42,14 +45,15 @@ _HOMES = {
     "Ranks": "ranks",
     "SummaryMonitor": "monitors.summary",
     "TrainingState": "state",
-    "as_callback": "mindspore",
+    "as_callback": "mindspore_callback",
     "cloud_session": "session",
+    "load_torch_state": "torch_loop",
     "monitors_from_config": "config",
-    "torch_state": "torch",
+    "torch_state": "torch_loop",
 }
 """Name → the module below this one that holds it."""
 
-__all__ = sorted(_HOMES)  # pyright: ignore
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

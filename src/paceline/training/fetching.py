@@ -60,7 +60,8 @@ def _fetch(name: str, wanted: Input, root: Path, tell: Callable[[str], None], ti
         reason = f"{told.key}: {told.reason}".lstrip(": ") if told else trip.complaint
         raise PacelineError(
             f"{name}: {url} could not be fetched: {reason}",
-            hint=(trip.carried[0].hint if trip.carried else "") or "what arrived is kept: the next start goes on from there",
+            hint=(trip.carried[0].hint if trip.carried else "")
+            or "what arrived is kept: the next start goes on from there",
         )
     return target
 

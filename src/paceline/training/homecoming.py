@@ -25,8 +25,11 @@ def bring_home(uploader: Uploader, meeting: Meeting | None, *, deadline: float, 
     until = time.monotonic() + deadline
 
     def rest() -> list[Move]:
-        alive = meeting.wait_for_others((until - time.monotonic()) * _FOR_OTHERS) if _speaks(uploader, meeting) and meeting else set()
-        return list(_of_host(uploader, meeting, alive, since)) if _speaks(uploader, meeting) else []
+        if not _speaks(uploader, meeting):
+            return []
+        seconds = (until - time.monotonic()) * _FOR_OTHERS
+        alive = meeting.wait_for_others(seconds) if meeting is not None else set()
+        return list(_of_host(uploader, meeting, alive, since))
 
     return uploader.finish(until, rest)
 

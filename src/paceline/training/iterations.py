@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -45,10 +45,13 @@ class IterationSaver:
             for directory in self.directory.glob("iteration_*"):
                 remove_unfinished(directory)
 
-    def save(self, moment: Moment, tensors: Sequence[HeldTensor], common: Mapping[str, int | float]) -> Path:
+    def save(
+        self, moment: Moment, tensors: Sequence[HeldTensor], common: Mapping[str, int | float], weights: Set[str]
+    ) -> Path:
+        """weights: which of the tensors are the model's; the others are the optimizer's."""
         directory = self.directory / f"iteration_{moment.global_step:08d}"
         directory.mkdir(parents=True, exist_ok=True)
-        groups = {flag: [t for t in tensors if mindformers.is_optimizer(t.name) == flag] for flag in (False, True)}
+        groups = {flag: [t for t in tensors if (t.name not in weights) == flag] for flag in (False, True)}
         files = {}
         for optimizer, group in groups.items():
             if group:
@@ -111,7 +114,9 @@ class IterationSaver:
 
     def _prune(self, moment: Moment) -> None:
         """Older ones than the newest committed; what lies behind it belongs to a course that is over."""
-        found = [(int(match[1]), path) for path in self.directory.iterdir() if (match := _DIRECTORY.fullmatch(path.name))]
+        found = [
+            (int(match[1]), path) for path in self.directory.iterdir() if (match := _DIRECTORY.fullmatch(path.name))
+        ]
         older = sorted((number, path) for number, path in found if number <= moment.global_step)
         for _, path in older[: -self.keep] if self.keep else []:
             shutil.rmtree(path, ignore_errors=True)

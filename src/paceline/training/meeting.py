@@ -63,7 +63,9 @@ class Meeting:
         self._directory = base / name
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._directory.stat().st_uid != os.getuid():
-            raise PacelineError(f"{self._directory}: belongs to somebody else", hint="set TMPDIR to a directory of yours")
+            raise PacelineError(
+                f"{self._directory}: belongs to somebody else", hint="set TMPDIR to a directory of yours"
+            )
 
     # -- the work ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +115,8 @@ class Meeting:
                     raise PacelineError(f"{leader} did not begin within {timeout:.0f} s", hint="did it start at all?")
                 what = state.what if state else ""
                 raise PacelineError(
-                    f"{leader} is not done after {timeout:.0f} s ({what})", hint="raise input_timeout if it only is slow"
+                    f"{leader} is not done after {timeout:.0f} s ({what})",
+                    hint="raise input_timeout if it only is slow",
                 )
             time.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_POLL)

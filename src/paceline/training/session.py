@@ -18,6 +18,7 @@ from paceline.training.fetching import Input, fetch_all, input_root, install_req
 from paceline.training.homecoming import bring_home
 from paceline.training.logs import RankLog
 from paceline.training.meeting import Meeting
+from paceline.training.monitor import Monitor, close_all
 from paceline.training.outputs import OutputTree, default_root
 from paceline.training.ranks import Ranks
 from paceline.training.sigterm import TermSignal
@@ -33,8 +34,8 @@ _PLEASE = "please input"
 class CloudSession:
     """Enter it around training; afterwards everything is home, or it was said what is not.
 
-        with cloud_session(remote_save_url="obs://bucket/run", inputs={"train_dataset_dir": "obs://bucket/data"}) as session:
-            train(session.inputs["train_dataset_dir"], session.outputs)
+    with cloud_session(remote_save_url="obs://bucket/run", inputs={"train_dataset_dir": "obs://bucket/data"}) as session:
+        train(session.inputs["train_dataset_dir"], session.outputs)
     """
 
     def __init__(self, output_dir: str | Path | None, remote_save_url: str | None,
@@ -46,6 +47,8 @@ class CloudSession:
         """Name → where it lies on this host."""
         self.uploader: Uploader | None = None
         """Sends outputs home meanwhile, when somebody (ObsMonitor) asks it to."""
+        self.monitors: list[Monitor] = []
+        """Closed at the end, before outputs are brought home."""
         self.leftovers: list[Leftover] = []
         """After the end: what did not reach remote_save_url."""
         self._wanted = {name: _input(value) for name, value in inputs.items() if value}
@@ -79,10 +82,17 @@ class CloudSession:
             self._signals.unwinding()
         if error is not None and not (isinstance(error, SystemExit) and error.code in (0, None)):
             log.error("training ended with %s: %s", type(error).__name__, error)
+        problem: Exception | None = None
+        try:
+            close_all(self.monitors)
+        except Exception as found:
+            problem = found
         try:
             self._finish()
         finally:
             self._leave()
+        if problem is not None and error is None:
+            raise problem
         if self.leftovers and self._options["strict"] and error is None:
             raise PacelineError(
                 f"{len(self.leftovers)} files did not reach {self.remote_save_url}", hint="they are listed in the log"
@@ -122,7 +132,9 @@ class CloudSession:
                 install_requirements(requirements, tell)
             return fetch_all(remote, Path(self._options["input_dir"] or input_root()), tell, timeout)
 
-        subject = f"{self.outputs.root}\n{self.remote_save_url}\n{sorted(self._wanted.items(), key=str)}\n{requirements}"
+        subject = (
+            f"{self.outputs.root}\n{self.remote_save_url}\n{sorted(self._wanted.items(), key=str)}\n{requirements}"
+        )
         self._meeting = Meeting(subject, self.ranks)
         self.inputs |= {name: Path(path) for name, path in self._meeting.share(work, timeout).items()}
 

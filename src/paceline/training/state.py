@@ -41,6 +41,8 @@ class TrainingState:
     """More curves for the summary of this step."""
     loss_of: Callable[[], float | None] = lambda: None
     """Asked at most once a step, and only if a monitor wants to know: reading a loss stops an accelerator."""
+    learning_rate_of: Callable[[], float | None] = lambda: None
+    """The same for learning_rate, where the loop does not know it as a number."""
     _loss_step: int = -1
     _loss: float | None = None
 
@@ -53,6 +55,9 @@ class TrainingState:
     @loss.setter
     def loss(self, value: float | None) -> None:
         self._loss, self._loss_step = value, self.step
+
+    def rate(self) -> float | None:
+        return self.learning_rate if self.learning_rate is not None else self.learning_rate_of()
 
     @property
     def step_in_epoch(self) -> int:

@@ -142,7 +142,9 @@ class Uploader:
 def tell_leftovers(left: Sequence[Leftover], url: str) -> None:
     shown = "\n".join(f"  {each.path}: {each.reason}" for each in left[:_SHOWN])
     more = f"\n  … and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
-    log.error("%d files did not reach %s; they are still here (paceline sync sends them):\n%s%s", len(left), url, shown, more)
+    log.error(
+        "%d files did not reach %s; they are still here (paceline sync sends them):\n%s%s", len(left), url, shown, more
+    )
 
 
 def _problem(trip: Trip, url: str) -> PacelineError | None:

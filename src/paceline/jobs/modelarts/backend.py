@@ -142,5 +142,6 @@ class ModelArtsBackend:
 
 
 def _log_url(job: JobDescription, name: str) -> str:
-    base = job.log_url or job.output_url
-    return f"{base.rstrip('/')}/{name}/" + ("" if job.log_url else "log/") if base else ""
+    """Beside the outputs, not among them: logs are no results."""
+    base = job.log_url or (f"{job.output_url.rstrip('/')}/log" if job.output_url else "")
+    return f"{base.rstrip('/')}/{name}/" if base else ""

@@ -145,8 +145,8 @@ def _client(place: Place) -> Any:
     from huaweicloudsdkcore.http.http_config import HttpConfig
     from huaweicloudsdkmodelarts.v1 import ModelArtsClient
 
-    # It prints its errors itself otherwise, keys and all that a server repeats of them.
-    logging.getLogger("HuaweiCloud-SDK").disabled = True
+    # It prints every error itself otherwise, also those that pass.
+    logging.getLogger(f"HuaweiCloud-SDK-{ModelArtsClient.__name__}").disabled = True
     credentials = BasicCredentials(place.access.key.reveal(), place.access.secret.reveal(), place.project_id)
     if place.access.token:
         credentials = credentials.with_security_token(place.access.token.reveal())

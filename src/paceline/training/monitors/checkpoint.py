@@ -71,6 +71,7 @@ class CheckpointMonitor(Monitor):
         """Saves are this many times rarer than asked for."""
         self._last_step, self._last_time = 0, 0.0
         self._saved, self._took = -1, 0.0
+        self._told = Told(None, "checkpoint-monitor")
 
     # -- what training tells -----------------------------------------------------------------------------------------
 
@@ -145,7 +146,9 @@ class CheckpointMonitor(Monitor):
             values = self._values(state, weights)
             tensors = self._snapshot.take(values) if beside else hold(values)
         except (PacelineError, MemoryError) as error:
-            problem = error if isinstance(error, PacelineError) else PacelineError("no memory for a copy of the weights")
+            problem = (
+                error if isinstance(error, PacelineError) else PacelineError("no memory for a copy of the weights")
+            )
             self._told.failed(problem, consequence="this checkpoint is left out, training goes on")
             return
         common, trainable = self._scalars(state), {name for name in values if state.trainable(name)}
@@ -172,7 +175,7 @@ class CheckpointMonitor(Monitor):
         from paceline.training.snapshot import hold
 
         if not self._legacy:
-            return self._iterations.save(moment, tensors, common)
+            return self._iterations.save(moment, tensors, common, weights)
         own = {tensor.name for tensor in tensors}
         scalars = hold({name: value for name, value in common.items() if name not in own})
         place = self._rank_saver.save(moment, [*tensors, *scalars])

@@ -46,7 +46,9 @@ class ObsMonitor(Monitor):
                  ("upload_sequence", upload_sequence), ("upload_frequence", upload_frequence))
                  if value is not None}  # fmt: skip
         if len(set(given.values())) > 1:
-            raise UsageError(f"ObsMonitor: {' and '.join(given)} say the same thing differently", hint="give one of them")
+            raise UsageError(
+                f"ObsMonitor: {' and '.join(given)} say the same thing differently", hint="give one of them"
+            )
         self._every = next(iter(given.values()), 100)
         self._epochs = epoch_upload_frequence
         self._source, self._target = src_dir, target_dir or os.environ.get("REMOTE_SAVE_URL")
@@ -90,4 +92,6 @@ class ObsMonitor(Monitor):
         if left:
             tell_leftovers(left, url)
             if self._raise:
-                raise PacelineError(f"{len(left)} files did not reach {url}; the first: {left[0].path}: {left[0].reason}")
+                raise PacelineError(
+                    f"{len(left)} files did not reach {url}; the first: {left[0].path}: {left[0].reason}"
+                )

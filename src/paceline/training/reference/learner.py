@@ -44,6 +44,8 @@ class Optimizer:
 class Learner(Protocol):
     rank: int
     world_size: int
+    model: Any
+    """The framework's own."""
 
     def train_step(self, batches: Tokens, learning_rate: float, loss_scale: float) -> StepOutcome:
         """One update from [accumulated, batch, length + 1] tokens; gradients are averaged over ranks."""

@@ -175,7 +175,14 @@ class Config(Section, frozen=True):
 
     @property
     def profile_keys(self) -> dict[str, Any]:
-        """The profile* keys, for the monitor that records."""
-        names = [name for name in self.__struct_fields__ if name.startswith("profil")]
-        more = ("init_start_profile", "with_stack", "data_simplification", "mstx")
-        return {name: getattr(self, name) for name in (*names, *more)}
+        """For the monitor that records: which steps, and what was asked for beyond its own defaults."""
+        always = ("profile", "profile_start_step", "profile_stop_step")
+        asked = [name for name in _PROFILE if getattr(self, name) != getattr(_DEFAULTS, name)]
+        return {name: getattr(self, name) for name in (*always, *asked)}
+
+
+_DEFAULTS = Config()
+_PROFILE = (
+    "init_start_profile", "profile_communication", "profile_memory", "profile_output", "profiler_level", "with_stack",
+    "data_simplification", "profile_rank_ids", "profile_pipeline", "mstx",
+)  # fmt: skip

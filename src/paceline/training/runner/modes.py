@@ -16,6 +16,7 @@ from paceline.training.reference.learner import Learner, Optimizer, Score
 from paceline.training.reference.shape import Lora, ModelShape, first_values
 from paceline.training.reference.text_data import SHIPPED, VOCABULARY, TextBlocks, text_blocks
 from paceline.training.runner.config import Config, Dataset
+from paceline.training.runner.dump import TensorDump, dump_settings
 from paceline.training.runner.results import LossCurve, Throughput, write_number
 from paceline.training.runner.save_strategy import data_parallel, save_strategy
 from paceline.training.runner.schedule import Scale
@@ -101,7 +102,7 @@ def _run(config: Config, session: CloudSession, learner: Learner, shape: ModelSh
         loader = config.train_dataset.data_loader
         blocks = _blocks(config.train_dataset, session.inputs.get("train_dataset_dir"), shape, most=loader.num_samples)
         batches = Batches(blocks, config, learner.rank, learner.world_size)
-        train(config, learner, batches, progress, _monitors(config, session))
+        train(config, learner, batches, progress, _monitors(config, session, learner))
     if config.run_mode == "eval" or config.do_eval:
         _evaluate(config, session, learner, shape)
 
@@ -165,13 +166,22 @@ def _go_on(config: Config, learner: Learner, progress: Progress, saved: Arrays) 
         _log.warning("the global batch was %d and is %d: going on at step %d", before, now, progress.step)
 
 
-def _monitors(config: Config, session: CloudSession) -> list[Monitor]:
-    found = monitors_from_config(config.callbacks, session, profile=config.profile_keys)
+def _monitors(config: Config, session: CloudSession, learner: Learner) -> list[Monitor]:
+    wanted = [each for each in config.callbacks if session.remote_save_url or not _is_upload(each)]
+    found = monitors_from_config(wanted, session, profile=config.profile_keys)
     root, rank = session.outputs.root, session.ranks.rank
     found.append(Throughput(root))
     if rank == 0:
         found.append(LossCurve(session.outputs.log(0) / "loss.csv"))
+    dump = dump_settings() if config.framework == "torch" else None
+    if dump is not None:
+        found.append(TensorDump(dump, learner.model, session.ranks.local_rank))
     return found
+
+
+def _is_upload(callback: Mapping[str, object]) -> bool:
+    """To where the job's outputs go: nothing to say while that is nowhere."""
+    return callback.get("type") == "ObsMonitor" and not callback.get("target_dir")
 
 
 def _evaluate(config: Config, session: CloudSession, learner: Learner, shape: ModelShape) -> None:

@@ -1,0 +1,102 @@
+"""The one thread of a recorder: writes what was recorded, samples memory, and notices when training stands still.
+
+A stall is a step that lasts longer than max(`seconds`, `factor` × the median of the last steps). It is said once per
+step: an event in the log, and a file stall-STEP.txt with the open phases, the open collectives and the stacks of all
+threads, written while the job still hangs.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import statistics
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from paceline.profiling.recorder.recorder import Recorder
+
+INTERVAL = 0.5
+MEMORY_EVERY = 2
+"""Rounds between two samples of memory."""
+FEW_STEPS = 5
+FIRST_STEPS = 20.0
+"""The first steps compile and open connections: they may last this much longer."""
+MOST_DUMPS = 5
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class StallLimit:
+    seconds: float = 60.0
+    factor: float = 10.0
+
+
+class Watchdog:
+    def __init__(self, recorder: Recorder, limit: StallLimit) -> None:
+        self._recorder, self._limit = recorder, limit
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="paceline-recorder", daemon=True)
+        self._said = -1
+        self._dumps: list[Path] = []
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._done.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout=2 * INTERVAL + 5)
+
+    def _run(self) -> None:
+        rounds = 0
+        while not self._done.wait(INTERVAL):
+            if rounds % MEMORY_EVERY == 0:
+                self._recorder.sample_memory()
+            rounds += 1
+            self._recorder.write()
+            self._look()
+
+    def _look(self) -> None:
+        step = self._recorder.current
+        lasted = (perf_counter_ns() - step.start) / _NS
+        if step.number != self._said and lasted > self._allowed():
+            self._said = step.number
+            self._dump(lasted)
+
+    def _allowed(self) -> float:
+        durations = list(self._recorder.durations)
+        if len(durations) < FEW_STEPS:
+            return self._limit.seconds * FIRST_STEPS
+        return max(self._limit.seconds, self._limit.factor * statistics.median(durations) / _NS)
+
+    def _dump(self, lasted: float) -> None:
+        recorder, step = self._recorder, self._recorder.current
+        now = perf_counter_ns()
+        waiting = [talk for talk in list(step.talks) if not talk.end]
+        text = [
+            f"step {step.number} has lasted {lasted:.1f} s, usual are {self._usual():.3f} s",
+            f"phase: {' > '.join(recorder.within) or 'none is open'}",
+            *(
+                f"inside {talk.op} of group {talk.group} ({talk.bytes} bytes) for {(now - talk.start) / _NS:.1f} s"
+                for talk in waiting[:8]
+            ),
+        ]
+        recorder.event("stall", "; ".join(text))
+        recorder.write()
+        assert recorder.directory is not None
+        path = recorder.directory / f"stall-{step.number}.txt"
+        with path.open("w") as file:
+            file.write("\n".join(text) + "\n\n")
+            file.flush()
+            faulthandler.dump_traceback(file, all_threads=True)
+        self._dumps.append(path)
+        for old in self._dumps[:-MOST_DUMPS]:
+            old.unlink(missing_ok=True)
+        del self._dumps[:-MOST_DUMPS]
+        recorder.flush()
+
+    def _usual(self) -> float:
+        return statistics.median(list(self._recorder.durations) or [0]) / _NS
