@@ -60,7 +60,7 @@ def test_sizes_and_repetitions_give_one_result(described: Path) -> None:
 
 def test_nodes_that_train_alone_are_averaged_and_repetition_and_backend_can_be_chosen(described: Path) -> None:
     bench = describe(described, {"nodes": 2, "ranks": 2, "single_server_mode": True, "backend": "slurm"}, repeat=5)
-    done = paceline("bench", "run", bench, "--backend", "local", "--repeat", 1, "--json", "-", "-q", cwd=described)
+    done = paceline("bench", "run", bench, "--backend", "local", "--repeat", 1, "--json", "-", cwd=described)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["mode"] == "single_server"
@@ -70,12 +70,12 @@ def test_nodes_that_train_alone_are_averaged_and_repetition_and_backend_can_be_c
 
 
 def test_worse_than_the_last_run_is_exit_code_5(described: Path) -> None:
-    assert paceline("bench", "run", describe(described), "--out", described / "a", "-q").returncode == 0
+    assert paceline("bench", "run", describe(described), "--out", described / "a").returncode == 0
     slower = describe(described, {"hyperparameters": {"speed": 80}})
-    done = paceline("bench", "run", slower, "--out", described / "b", "-q", "--baseline", "last", "--lang", "en")
+    done = paceline("bench", "run", slower, "--out", described / "b", "--baseline", "last", "--lang", "en")
     assert done.returncode == 5 and "worse than the baseline" in done.stdout, done.stderr
     assert read_result(described / "b" / "result.json").comparisons[0].percent == pytest.approx(-20)
-    done = paceline("bench", "run", describe(described), "--out", described / "c", "-q",
+    done = paceline("bench", "run", describe(described), "--out", described / "c",
                     "--baseline", described / "b" / "result.json")  # fmt: skip
     assert done.returncode == 0
     missing = paceline("bench", "run", describe(described), "--out", described / "d", "--baseline", "nowhere.json")
@@ -84,12 +84,12 @@ def test_worse_than_the_last_run_is_exit_code_5(described: Path) -> None:
 
 def test_failed_training_is_exit_code_2_with_its_last_words_and_smaller_sizes_are_kept(described: Path) -> None:
     bench = describe(described, {"hyperparameters": {"fail_from": 2}}, sweep={"ranks": [1, 2]})
-    done = paceline("bench", "run", bench, "--out", described / "out", "-q")
+    done = paceline("bench", "run", bench, "--out", described / "out")
     assert done.returncode == 2 and "this rank needs 80 GB" in done.stderr, done.stderr
     result = read_result(described / "out" / "result.json")
     assert result.result == "FAILED" and [each.ranks for each in result.measurements] == [1]
     bench = describe(described, {"hyperparameters": {"fail_from": 1}})
-    done = paceline("bench", "run", bench, "--out", described / "none", "-q")
+    done = paceline("bench", "run", bench, "--out", described / "none")
     assert done.returncode == 2 and not (described / "none" / "result.json").exists()
 
 
@@ -97,7 +97,7 @@ def test_failed_training_is_exit_code_2_with_its_last_words_and_smaller_sizes_ar
 def test_missing_result_files_have_exit_codes_of_their_own(described: Path, forgotten: str, code: int) -> None:
     """The number of ranks is known to who started them."""
     bench = describe(described, {"hyperparameters": {"forget": forgotten}})
-    done = paceline("bench", "run", bench, "--out", described / "out", "-q")
+    done = paceline("bench", "run", bench, "--out", described / "out")
     assert done.returncode == code, done.stderr
     if code:
         assert f"{forgotten}: is missing" in done.stderr and "OK" not in done.stdout
@@ -106,7 +106,7 @@ def test_missing_result_files_have_exit_codes_of_their_own(described: Path, forg
 def test_energy_is_measured_where_a_card_tells(described: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(described / "bin", "npu-smi", ATLAS_900)
     monkeypatch.setenv("PATH", f"{described / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    done = paceline("bench", "run", describe(described), "--out", described / "out", "-q", "--lang", "en")
+    done = paceline("bench", "run", describe(described), "--out", described / "out", "--lang", "en")
     assert done.returncode == 0, done.stderr
     result = read_result(described / "out" / "result.json")
     assert result.average_power == pytest.approx(317.4) and result.max_power == pytest.approx(317.4)

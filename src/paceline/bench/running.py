@@ -32,7 +32,6 @@ from paceline.bench.spread import Outlier, odd_ones, slow_ones, spread
 from paceline.errors import PacelineError
 from paceline.jobs import JobDescription
 
-
 JOBS = "paceline-jobs"
 """Where a benchmark's jobs are; a directory of that name below the code is never taken for code."""
 

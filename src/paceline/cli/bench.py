@@ -10,11 +10,14 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
 
 from paceline.bench.baseline import compare
 from paceline.bench.history import last, recall, remember
 from paceline.bench.plan import Plan, load_plan
-from paceline.bench.repetition import StartError
+from paceline.bench.repetition import OnLog, StartError
 from paceline.bench.report.content import page_of
 from paceline.bench.report.history_content import history_page
 from paceline.bench.report.html import to_html
@@ -76,7 +79,9 @@ def run(
     html_file: HtmlFile = None,
     lang: Lang = Language.auto,
     store: Store = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show what the jobs say.")] = False,
+    logs: Annotated[
+        bool, typer.Option("--logs", help="Show everything the jobs say, not just how far they are.")
+    ] = False,
 ) -> None:
     """Run a benchmark: every size and repetition of a job, scored, compared, reported and remembered.
 
@@ -91,7 +96,9 @@ def run(
     config = load_tester(sent_to) if sent_to else None
     place = new_directory(plan, out)
     say = _say_on_stderr
-    result, failure = run_benchmark(plan, place, Listeners(None if quiet else _show_log, say))
+    with Console(stderr=True).status("") as status:
+        listeners = Listeners(_show_log if logs else _last_line(status), say)
+        result, failure = run_benchmark(plan, place, listeners)
     if before is not None:
         called = str(baseline or plan.baseline)
         result = msgspec.structs.replace(result, comparisons=compare(result, before, called))
@@ -282,6 +289,17 @@ def _show(
 
 def _say_on_stderr(text: str) -> None:
     typer.echo(f"paceline: {text}", err=True)
+
+
+def _last_line(status: Status) -> OnLog:
+    """What the job said last, on a terminal; a log file sees only the stages."""
+
+    def show(piece: LogPiece) -> None:
+        lines = piece.text.splitlines()
+        if lines:
+            status.update(f"[dim]{escape(lines[-1][:100])}[/]")
+
+    return show
 
 
 def _show_log(piece: LogPiece) -> None:

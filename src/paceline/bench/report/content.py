@@ -68,7 +68,7 @@ def _outliers(result: Result, language: str) -> Section | None:
     if not compared:
         return None
     said = [
-        (f"{size.ranks} {word('ranks', language)}: " if len(result.measurements) > 1 else "")
+        (_size(size, language) if len(result.measurements) > 1 else "")
         + word(f"outlier_{each.kind}", language, name=each.name, value=number(each.value), peers=number(each.peers),
                percent=each.percent, runs=each.runs)
         for size in result.measurements for each in size.outliers
@@ -105,13 +105,13 @@ def _findings(size: Measurement, language: str) -> Iterator[str]:
     if size.profile is None or size.profile.diagnosis is None:
         return
     findings = size.profile.diagnosis.get("findings", [])
-    prefix = f"{size.ranks} {word('ranks', language)}: "
+    prefix = _size(size, language)
     if not findings:
         yield prefix + word("healthy", language)
     for place, finding in enumerate(findings[:_SHOWN_FINDINGS]):
         zh = size.profile.titles_zh
         title = zh[place] if language == "zh" and place < len(zh) else finding["title"]
-        yield f"{prefix}{title} (−{finding['gain']['percent']:.1f} %)"
+        yield prefix + word("mended", language, title=title, percent=finding["gain"]["percent"])
 
 
 def _cards(result: Result, language: str) -> Section | None:
@@ -128,7 +128,7 @@ def _cards(result: Result, language: str) -> Section | None:
     rows = tuple((name, number(value)) for name, value in zip(names, values, strict=True))[:_MOST_CARDS]
     table = Table((word("card", language), word("throughput", language)), rows)
     chart = bars(names, values, slow, word("cards_chart", language))
-    return Section(word("cards", language), (), table, chart)
+    return Section(word("cards", language), (word("cards_chart", language),), table, chart)
 
 
 def _energy(result: Result, language: str) -> Section:
@@ -175,6 +175,10 @@ def _provenance(result: Result, language: str) -> Section:
 
 def _warnings(result: Result, language: str) -> Section | None:
     return Section(word("warnings", language), result.warnings) if result.warnings else None
+
+
+def _size(size: Measurement, language: str) -> str:
+    return word("size", language, n=size.ranks) + ("：" if language == "zh" else ": ")
 
 
 def _plus_minus(size: Measurement) -> str:

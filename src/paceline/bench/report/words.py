@@ -43,6 +43,8 @@ _WORDS = {
     "worse": ("worse", "更差"),
     "same": ("same (within noise)", "相同（噪声内）"),
     "diagnosis": ("Diagnosis of the recorded runs", "录制运行的诊断"),
+    "size": ("{n} rank(s)", "{n} 卡"),
+    "mended": ("{title} (mended: {percent:.1f} % faster)", "{title}（修复后快 {percent:.1f} %）"),
     "healthy": ("nothing stands out", "未见异常"),
     "cards": ("Every card", "各卡"),
     "card": ("card", "卡"),

@@ -13,8 +13,15 @@ from pathlib import Path
 
 from paceline.training.runner.starting import Start, start
 
+TORCH_NAMES = {"RANK": "RANK_ID", "WORLD_SIZE": "RANK_SIZE", "LOCAL_RANK": "DEVICE_ID"}
+
 
 def main(arguments: list[str]) -> int:
+    for name, ascend in TORCH_NAMES.items():
+        # ModelArts starts one process per card and names ranks in Ascend's way.
+        if ascend in os.environ:
+            os.environ.setdefault(name, os.environ[ascend])
+    os.environ.setdefault("MASTER_ADDR", os.environ.get("VC_WORKER_HOSTS", "127.0.0.1").split(",")[0])
     place, words = Path("output"), []
     for word in arguments:
         name, _, value = word.partition("=")
