@@ -32,6 +32,7 @@ COMMANDS = (
     "kb",
     "msadvisor",
     "checkpoint",
+    "bench",
     "job",
     "doctor",
     "launch",
