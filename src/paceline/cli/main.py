@@ -21,6 +21,7 @@ COMMANDS = (
     "show",
     "sql",
     "export",
+    "index",
     "simulate",
     "copy",
     "sync",

@@ -162,8 +162,8 @@ def _device_of(tree: Tree, profile: str) -> int | None:
     prefix = f"{profile}/PROF_" if profile else "PROF_"
     devices = {
         int(found[1])
-        for directory in tree.directories
-        if directory.startswith(prefix) and (found := re.search(r"/device_(\d+)(?:/|$)", directory))
+        for directory in tree.directories_starting(prefix)
+        if (found := re.search(r"/device_(\d+)(?:/|$)", directory))
     }
     return devices.pop() if len(devices) == 1 else None
 
