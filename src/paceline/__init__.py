@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from paceline.errors import FormatError, PacelineError, UsageError
 
+# Training jobs import this module too: nothing is loaded that only a type checker, or a later call, needs.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from paceline.run.index import Progress
     from paceline.run.run import Run
 
@@ -31,6 +32,8 @@ def open(
     read by spawned processes; a script that does so needs the usual `if __name__ == "__main__":`.
     """
     # Imported here so that `import paceline.profiling` inside a training job does not load DuckDB.
+    from pathlib import Path
+
     from paceline.run.run import Run
     from paceline.storage.localize import localize
     from paceline.storage.location import is_remote, parse
