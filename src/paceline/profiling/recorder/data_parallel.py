@@ -12,7 +12,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import UsageError
-
 from paceline.profiling.recorder.step import Talk
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """An append-only log in segments: bounded in memory and on disk, written by a thread, readable after kill -9.
 
 Lines wait in memory until `write` is called (twice a second, by one thread at a time); the oldest are dropped, and
-counted, when the disk does not take them. A segment that is full is closed and a new one begun; the oldest beyond `kept` are removed, and these are
-only ever files this process has made.
+counted, when the disk does not take them. A segment that is full is closed and a new one begun; the oldest beyond
+`kept` are removed, and these are only ever files this process has made.
 """
 
 from __future__ import annotations

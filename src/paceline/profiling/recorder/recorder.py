@@ -34,9 +34,9 @@ SEGMENT_BYTES = 16 << 20
 SUMMARY_STEPS = 50_000
 SUMMARY_KEPT = 4
 _RECENT = 65
-ROOM = 4096
+ROOM = 2048
 """Steps and collectives that may wait for the thread; it is woken then, and steps beyond four times as many lose their
-details."""
+details, or get lost."""
 PATIENCE = 5.0
 """Seconds a flush waits for another one that is under way, e.g. on a file system that hangs."""
 
@@ -76,7 +76,7 @@ class Recorder:
         self.current = Step(first_step, 0)
         self.durations: deque[int] = deque(maxlen=_RECENT)
         self.groups: dict[str, Group] = {}
-        self._finished: deque[Step] = deque(maxlen=8 * ROOM)
+        self._finished: deque[Step] = deque(maxlen=4 * ROOM)
         self._added = self._taken = 0
         """Steps and collectives that were handed to the thread (counted by the training), and that it took."""
         self._writing = threading.RLock()
@@ -121,10 +121,10 @@ class Recorder:
             done.number = number
         self.current = Step(done.number + 1, now)
         done.end, done.memory, self._memory = now, self._memory, None
-        self._finished.append(done)
         self._added += len(done.talks) + 1
         if self._added - self._taken > ROOM:
             self._make_room(done)
+        self._finished.append(done)
 
     def phase(self, name: str) -> Phase:
         """A context manager for a stretch of the step: data_wait, forward, backward, forward_backward, tail, any name."""
@@ -211,11 +211,11 @@ class Recorder:
         if not self._writing.acquire(timeout=PATIENCE):
             return
         try:
-            while self._finished:
+            for _ in range(len(self._finished)):  # those that end meanwhile are the next round's
                 self._write_step(self._finished.popleft())
             if self._log.lost > self._lost:
                 self._lost = self._log.lost
-                self.event("lost", f"{self._lost} lines so far could not be written in time")
+                self.event("lost", f"{self._lost} steps so far could not be written in time")
             self._log.write()
             self._summary.write()
         finally:
@@ -249,6 +249,9 @@ class Recorder:
             done.left_out += len(done.talks)
             done.blocked_more += sum(talk.blocked for talk in done.talks)
             done.talks = []
+        if len(self._finished) == self._finished.maxlen:
+            self._taken += 1
+            self._log.lost += 1
 
     def _summary_head(self, segment: int) -> str:
         return self._head(segment, "summary")

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from paceline.profiling.recorder.recorder import Recorder
 
-INTERVAL = 0.5
-MEMORY_EVERY = 2
-"""Rounds between two samples of memory."""
+INTERVAL = 1.0
+"""Seconds; what kill -9 can cost."""
 FEW_STEPS = 5
 FIRST_STEPS = 20.0
 """The first steps compile and open connections: they may last this much longer."""
@@ -60,15 +59,12 @@ class Watchdog:
             self._thread.join(timeout=2 * INTERVAL + 5)
 
     def _run(self) -> None:
-        rounds = 0
         while not self._done:
             self._wake.wait(INTERVAL)
             self._wake.clear()
             if self._done:
                 return
-            if rounds % MEMORY_EVERY == 0:
-                self._recorder.sample_memory()
-            rounds += 1
+            self._recorder.sample_memory()
             self._recorder.write()
             self._look()
 
