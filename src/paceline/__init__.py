@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from paceline.errors import FormatError, PacelineError, UsageError
 
+# Training jobs import this module too: nothing is loaded that only a type checker, or a later call, needs.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from paceline.run.index import Progress
     from paceline.run.run import Run
 
@@ -33,6 +34,8 @@ def open(
     (dask://host:8786, ray://host:10001) its workers read, each fetching for itself what it needs of a remote source.
     """
     # Imported here so that `import paceline.profiling` inside a training job does not load DuckDB.
+    from pathlib import Path
+
     from paceline.run.engines import engine_for
     from paceline.run.index import Reading
     from paceline.run.run import Run

@@ -54,5 +54,6 @@ def torch_hooks(recorder: Recorder) -> TorchHooks:
         if isinstance(installed, TorchHooks):
             return installed
     raise UsageError(
-        "torch's collectives are not recorded", hint="import torch.distributed first; Recorder(collectives=True).start()"
+        "torch's collectives are not recorded",
+        hint="import torch.distributed first; Recorder(collectives=True).start()",
     )
