@@ -34,8 +34,6 @@ def open(
     (dask://host:8786, ray://host:10001) its workers read, each fetching for itself what it needs of a remote source.
     """
     # Imported here so that `import paceline.profiling` inside a training job does not load DuckDB.
-    from pathlib import Path
-
     from paceline.run.engines import engine_for
     from paceline.run.index import Reading
     from paceline.run.run import Run
