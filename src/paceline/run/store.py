@@ -24,7 +24,7 @@ from paceline.run.places import Target, bring_home, send
 from paceline.storage.cache import cache_name, cache_root
 from paceline.storage.location import is_remote, parse
 
-READ_VERSION = 2
+READ_VERSION = 3
 """Raise it when a reader or a table changes meaning: stores made before are read anew."""
 
 
