@@ -18,6 +18,7 @@ COMMANDS = (
     "what-if",
     "compare",
     "serve",
+    "watch",
     "show",
     "sql",
     "export",

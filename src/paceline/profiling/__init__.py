@@ -40,7 +40,7 @@ _HOME = {
 }
 """Each public name and the module it lives in."""
 
-__all__ = [*_HOME]  # noqa: PLE0604
+__all__ = [*_HOME]
 
 
 def __getattr__(name: str) -> object:
