@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -111,7 +112,7 @@ def _screen(plain: bool, top: int) -> Iterator[_Show]:
     console = Console()
     show = _Show(console, top)
     if plain or not console.is_terminal:
-        show.table = (plain and not console.is_terminal) or plain
+        show.table = plain
         yield show
         return
     with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
@@ -141,10 +142,11 @@ class _Show:
         if view.step != self._step:
             self._step = view.step
             print(headline(view), flush=True)
-        for notice in notices(view):
-            if notice not in self._said:
-                self._said.add(notice)
+        told = {re.sub(r"\d+ s\b", "", notice): notice for notice in notices(view)}
+        for key, notice in told.items():
+            if key not in self._said:  # for how long it has been so is no news
                 print(f"! {notice}", flush=True)
+        self._said = set(told)
 
 
 def _print_json(view: View) -> None:
