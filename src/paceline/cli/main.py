@@ -19,6 +19,7 @@ COMMANDS = (
     "what-if",
     "compare",
     "serve",
+    "watch",
     "show",
     "sql",
     "export",
