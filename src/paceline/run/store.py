@@ -123,6 +123,10 @@ class Store:
         where = f" WHERE _unit NOT IN ({', '.join(map(str, sorted(stale)))})" if stale else ""
         return f"SELECT * EXCLUDE (_unit) FROM read_parquet([{names}]){where}"
 
+    def rows(self, table: str) -> int:
+        """Rows stored for a table, stale ones among them."""
+        return sum(file.rows for file in self.manifest.files.values() if file.table == table)
+
     def _load(self) -> Manifest:
         try:
             manifest = msgspec.json.decode((self.directory / "manifest.json").read_bytes(), type=Manifest)

@@ -202,6 +202,7 @@ class Recorder:
         """Something that happens once: a stall, an exception, the end."""
         where = {"event": kind, "t": perf_counter_ns() - self._origin, "step": self.current.number, "text": text[:2000]}
         self._log.append(json.dumps(where) + "\n")
+        self._summary.append(json.dumps([kind, self.current.number, text[:300]]) + "\n")
 
     def sample_memory(self) -> None:
         self._memory = (perf_counter_ns() - self._origin, *memory_now())

@@ -7,7 +7,8 @@ The step's line, for the ring of the last steps (times in ns; "t" since the sess
      "c": [["all_reduce", "0@1b2c", 3456, 210345, 4096, 210345, null]],   collectives: see Talk
      "m": [t, allocated, reserved, resident], "more": [left out, their blocked time]}
 
-and one array for the summary: [step, t, d, blocked in collectives, data wait, bytes sent].
+and one array for the summary: [step, t, d, blocked in collectives, data wait, bytes sent]. Events are written to both,
+to the summary as [kind, step, text].
 """
 
 from __future__ import annotations
