@@ -5,6 +5,7 @@ Names are imported when first used: `import paceline.profiling` costs a job noth
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from paceline.profiling.profiler import Profiler as Profiler
     from paceline.profiling.profiler import profile as profile
     from paceline.profiling.recorder import Recorder as Recorder
-    from paceline.profiling.schedule import ProfilerAction as ProfilerAction
-    from paceline.profiling.schedule import schedule as schedule
+    from paceline.profiling.scheduling import ProfilerAction as ProfilerAction
+    from paceline.profiling.scheduling import schedule as schedule
     from paceline.profiling.trace_handler import tensor_board_trace_handler as tensor_board_trace_handler
     from paceline.profiling.trace_handler import tensorboard_trace_handler as tensorboard_trace_handler
 
@@ -29,12 +30,12 @@ _HOME = {
     "ExportType": "options",
     "HostSystem": "options",
     "Profiler": "profiler",
-    "ProfilerAction": "schedule",
+    "ProfilerAction": "scheduling",
     "ProfilerActivity": "options",
     "ProfilerLevel": "options",
     "Recorder": "recorder",
     "profile": "profiler",
-    "schedule": "schedule",
+    "schedule": "scheduling",
     "tensor_board_trace_handler": "trace_handler",
     "tensorboard_trace_handler": "trace_handler",
 }
@@ -49,3 +50,8 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     globals()[name] = value
     return value
+
+
+if os.environ.get("MS_PROFILER_OPTIONS"):
+    # Asked for: the script need not know more than this import. MindSpore reads the variable itself, torch does not.
+    import_module(f"{__name__}.environment").begin()
