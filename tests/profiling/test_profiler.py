@@ -34,6 +34,9 @@ class Told:
         self._do("finish", [span.step for span in spans], metadata)
         return Path("recording")
 
+    def analyse(self, recording: Path) -> None:
+        self._do("analyse", recording)
+
     def abandon(self) -> None:
         self._do("abandon")
 
@@ -149,6 +152,14 @@ def test_without_a_schedule_all_from_start_to_stop_is_one_recording(log: list[An
     assert finished(log) == [[0]]
     with pytest.warns(ProfilingWarning, match="has not started"):
         profiler.stop()
+
+
+def test_analyse_stops_and_analyses_as_scripts_of_the_older_api_expect(log: list[Any]) -> None:
+    Profiler().analyse()
+    assert [entry[0] for entry in log] == ["begin", "finish", "analyse"]
+    profiler = Profiler(schedule=schedule(wait=9, warmup=1, active=1), start_profile=False)
+    with pytest.warns(ProfilingWarning, match="Please use 'on_trace_ready' to analyse data"):
+        profiler.analyse()
 
 
 def test_other_ranks_do_nothing(log: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,9 +109,13 @@ class Profiler(TrainingCallback):
         self._recordings.close(self._metadata.values(), self._trace_ready)
 
     def analyse(self, *_: object, **__: object) -> None:
-        """Stop if still recording; results were written when the recording stopped (kept for scripts that call it)."""
+        """Stop if still recording, and analyse what no trace handler has analysed."""
+        if self._scheduled:
+            warn("The profiler has schedule. Please use 'on_trace_ready' to analyse data.")
+            return
         if self._running:
             self.stop()
+        self._recordings.analyse()
 
     def add_metadata(self, key: str, value: str) -> None:
         """Text that goes into profiler_metadata.json of every recording."""

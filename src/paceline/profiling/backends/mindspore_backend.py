@@ -54,6 +54,12 @@ class MindSporeBackend:
         describe(recording, self._order, self.name, version=_version(), spans=spans)
         return recording
 
+    def analyse(self, recording: Path) -> None:
+        if not (recording / "ASCEND_PROFILER_OUTPUT").exists():
+            from mindspore.profiler.profiler import analyse
+
+            analyse(str(recording))
+
     def abandon(self) -> None:
         self._profile.stop()
         self._profile = None
