@@ -69,6 +69,7 @@ bench: $(STAMP) venv-mindspore ## us and the peers side by side
 	$(BIN)/python benchmarks/transfer.py
 	$(BIN)/python benchmarks/web.py
 	$(BIN)/python benchmarks/checkpoint.py
+	$(BIN)/python benchmarks/overhead.py
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(MINDSPORE) demo paceline-report benchmarks/work ui/node_modules src/paceline/report/static src/paceline/web/static
