@@ -23,7 +23,6 @@ from profiling.torchrun import (
     environment,
     recorded_steps,
     run,
-    split_steps,
     start,
     until,
     weights,
@@ -84,15 +83,6 @@ def test_unchanged_script_is_recorded_whole_unless_told_otherwise(tmp_path: Path
     words = [str(BIN / "paceline"), "run-profiled", "--output", str(tmp_path / "data"), "--ranks", "1"]
     run([*words, *command(JOB, tmp_path, "plain", "--steps", 5, ranks=2)], tmp_path / "log")
     assert recorded_steps(tmp_path / "data") == {1: [1, 2, 3, 4, 5]}
-
-
-def test_light_recordings_name_the_slowed_rank(tmp_path: Path, plain: list[str]) -> None:
-    run(job(tmp_path, "light"), tmp_path / "log")
-    result = diagnosed(tmp_path / "data", tmp_path / "store")
-    assert result["run"]["ranks"] == RANKS
-    assert split_steps(tmp_path / "data") == [list(range(3, 15))] * RANKS
-    assert result["findings"][0]["subject"]["ranks"] == [SLOW]
-    assert weights(tmp_path) == plain
 
 
 class Dynamic:
