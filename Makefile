@@ -65,6 +65,13 @@ lint: $(STAMP) ## formatting, style, types, and the one-way road
 
 bench-report: $(STAMP) $(UI) venv-mindspore system ## us and the peers side by side: benchmarks/report.md (an hour)
 	$(BIN)/python benchmarks/report.py
+bench: $(STAMP) venv-mindspore ## us and the peers side by side
+	$(BIN)/python benchmarks/ingest.py
+	-$(BIN)/python benchmarks/diagnose.py
+	$(BIN)/python benchmarks/transfer.py
+	$(BIN)/python benchmarks/web.py
+	$(BIN)/python benchmarks/checkpoint.py
+	$(BIN)/python benchmarks/overhead.py
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(MINDSPORE) demo paceline-report benchmarks/work ui/node_modules src/paceline/report/static src/paceline/web/static

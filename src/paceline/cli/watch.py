@@ -47,7 +47,8 @@ def watch(
 
     Example:  paceline watch runs/today --prometheus 9400
     """
-    follower = Follower(open_place(source))
+    place = open_place(source)
+    follower = Follower(place)
     endpoint = Endpoint(prometheus) if prometheus else None
     if endpoint:
         _say(f"metrics at {endpoint.url}")
@@ -65,6 +66,7 @@ def watch(
                     break
                 time.sleep(every)
     finally:
+        place.close()
         if endpoint:
             endpoint.close()
     if (once or until_alert) and view is not None and view.alerts:

@@ -44,6 +44,9 @@ class LightBackend:
         self._recorder = None
         return directory
 
+    def analyse(self, recording: Path) -> None:
+        """Its tables were written when it closed."""
+
     def abandon(self) -> None:
         """Nothing was started for a warm-up."""
 

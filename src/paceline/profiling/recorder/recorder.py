@@ -199,7 +199,11 @@ class Recorder:
             self._log.append(json.dumps({"group": name, "ranks": ranks, "called": called}) + "\n")
 
     def event(self, kind: str, text: str) -> None:
-        """Something that happens once: a stall, an exception, the end."""
+        """Something that happens once: a stall, an exception, the end; told after the steps before it."""
+        self.write()
+        self._tell(kind, text)
+
+    def _tell(self, kind: str, text: str) -> None:
         where = {"event": kind, "t": perf_counter_ns() - self._origin, "step": self.current.number, "text": text[:2000]}
         self._log.append(json.dumps(where) + "\n")
         self._summary.append(json.dumps([kind, self.current.number, text[:300]]) + "\n")
@@ -216,7 +220,7 @@ class Recorder:
                 self._write_step(self._finished.popleft())
             if self._log.lost > self._lost:
                 self._lost = self._log.lost
-                self.event("lost", f"{self._lost} steps so far could not be written in time")
+                self._tell("lost", f"{self._lost} steps so far could not be written in time")
             self._log.write()
             self._summary.write()
         finally:
@@ -265,6 +269,6 @@ class Recorder:
 
 
 def _directory_name(who: Identity, started: int) -> str:
-    """rank-00003-20261117T020304-4711: a second run into the same directory lies beside the first."""
+    """rank-00003-20261117T020304.123456-4711: a second run into the same directory lies beside the first."""
     moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(started // 1_000_000_000))
-    return f"rank-{who.rank:05}-{moment}-{who.pid}"
+    return f"rank-{who.rank:05}-{moment}.{started // 1000 % 1_000_000:06}-{who.pid}"
