@@ -53,7 +53,7 @@ class Cloud:
         if find_spec("huaweicloudsdkmodelarts") is None:
             raise UsageError("huaweicloudsdkmodelarts is not installed", hint="pip install 'paceline[modelarts]'")
         self._wanted = wanted
-        self._backoff = backoff or Backoff(first=0.5, most=10.0, patience=60.0)
+        self._backoff = backoff or Backoff(first=0.5, most=5.0, patience=20.0)
         self._place: Place | None = None
         self._client: Any = None
 
