@@ -227,3 +227,20 @@ def test_a_job_whose_number_was_never_heard_is_found_by_its_exact_name(
     assert wait(handle, interval=0.05).succeeded
     with pytest.raises(UsageError, match="never started"):
         recover(msgspec.structs.replace(handle, remote_id="", name="quick"))
+
+
+def test_a_follower_that_was_killed_while_it_wrote_leaves_no_line_twice(
+    tmp_path: Path, bucket: str, modelarts: StandIn
+) -> None:
+    gate = tmp_path / "gate"
+    handle = started(tmp_path, bucket, modelarts, hyperparameters={"wait_for": str(gate)})
+    log, backend = handle.logs / handle.log_name(0), backend_for(handle)
+    while not log.exists() or log.read_text().count("step 0") < 2:
+        backend.sync_logs(handle)
+    with log.open("a") as file:
+        file.write("rank 0 step 1 of GLO")  # appended, and killed before that was written down
+    gate.touch()
+    assert wait(handle, interval=0.05).succeeded
+    assert sorted(log.read_text().splitlines()) == [
+        f"rank {rank} step {step} of GLOG_v=None" for rank in (0, 1) for step in (0, 1)
+    ]
