@@ -38,7 +38,7 @@ def test_every_rank_gets_its_environment_and_its_log(tmp_path: Path) -> None:
             "MASTER_ADDR",
         )
         assert [env[rank][name] for name in names] == [*[str(rank)] * 4, "4", "4", "4", "127.0.0.1"]
-    assert len({each["MASTER_PORT"] for each in env}) == 1
+    assert len({(each["MASTER_PORT"], each["PACELINE_RUN_ID"]) for each in env}) == 1
 
 
 def test_the_first_failure_stops_all_and_is_shown(tmp_path: Path) -> None:
@@ -117,6 +117,7 @@ def test_hosts_over_ssh_are_one_job_and_end_together(tmp_path: Path, hosts: list
     )
     env = [json.loads((tmp_path / f"env_{rank}.json").read_text()) for rank in range(4)]
     assert {(each["WORLD_SIZE"], each["MASTER_ADDR"]) for each in env} == {("4", hosts[0].address)}
+    assert len({each["PACELINE_RUN_ID"] for each in env}) == 1
 
     for pid in tmp_path.glob("pid_*"):
         pid.unlink()

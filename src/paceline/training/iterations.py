@@ -25,6 +25,8 @@ from paceline.training.saver import Moment
 
 _DIRECTORY = re.compile(r"iteration_(\d{8,})")
 _POLL = 0.1
+COMMIT_TIMEOUT = 600.0
+"""Seconds rank 0 waits, beside training, for the others' files."""
 
 
 @dataclass
@@ -34,7 +36,7 @@ class IterationSaver:
     prefix: str
     ranks: Ranks
     keep: int = 5
-    commit_timeout: float = 600.0
+    commit_timeout: float = field(default_factory=lambda: COMMIT_TIMEOUT)
     stopped: Event = field(default_factory=Event)
     """Set: give up waiting for other ranks."""
     _attempt: str = ""

@@ -9,6 +9,7 @@ launch(LaunchPlan(command))                                  as ModelArts says; 
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import signal
 import sys
@@ -27,6 +28,7 @@ from paceline.training.rank_process import LOG, Keeper, RankProcess
 from paceline.training.shown_output import Output
 from paceline.training.signals import Signals
 
+RUN_ID = "PACELINE_RUN_ID"
 _LOOK = 0.02
 """Seconds between two looks at the ranks."""
 _TABLE_PATIENCE = 1800.0
@@ -114,6 +116,8 @@ class _Job:
     def _start(self) -> None:
         placement, plan = self._placement, self._plan
         base = {**os.environ, **plan.env}
+        if placement.nodes == 1:  # several hosts have it from whoever started them all
+            base.setdefault(RUN_ID, new_run_id())
         if rank_environment.needs_scheduler(placement, plan.framework, self._table) and placement.node == 0:
             log = plan.log_dir / SCHEDULER / LOG
             self._scheduler = self._begin(SCHEDULER, base | rank_environment.of_scheduler(placement), log)
@@ -159,7 +163,7 @@ class _Job:
         self._end(signals)
         self._output.copy()
         after = time.monotonic() - self._began
-        self._say(f"paceline: {first.name} failed after {after:.1f} s: {first.fate}; {len(others)} others stopped")
+        self._say(f"paceline: {first.name} failed after {after:.1f} s: {first.fate}; {_counted(len(others))} stopped")
         for rank in (rank for rank in failed if rank is not first):
             self._say(f"          {rank.name} failed with it: {rank.fate}")
         self._say(f"          its last lines ({first.log}):")
@@ -198,6 +202,15 @@ class _Job:
             return False
         readable, _, _ = select.select([sys.stdin.fileno()], [], [], 0)
         return bool(readable) and not os.read(sys.stdin.fileno(), 4096)
+
+
+def new_run_id() -> str:
+    """Tells this start of a job from all others, for its ranks."""
+    return secrets.token_hex(8)
+
+
+def _counted(others: int) -> str:
+    return "1 other" if others == 1 else f"{others} others"
 
 
 def _to_stderr(text: str) -> None:

@@ -12,13 +12,14 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from paceline.errors import PacelineError, UsageError
 from paceline.storage.location import Location, parse
 from paceline.storage.ssh_connection import Connection, Login
-from paceline.training.launcher import LaunchPlan, Show
+from paceline.training.launcher import RUN_ID, LaunchPlan, Show, new_run_id
 from paceline.training.signals import Signals
 
 _PASSED_ON = ("PACELINE_", "MS_", "HCCL_", "ASCEND_", "GLOO_", "NCCL_", "OMP_", "AWS_ENDPOINT", "OBS_ENDPOINT")
@@ -29,6 +30,7 @@ def launch_over_ssh(plan: LaunchPlan, say: Callable[[str], None]) -> int:
     hosts = [parse(f"ssh://{name}/") for name in plan.hosts]
     if len({host.host for host in hosts}) < len(hosts) and not all(host.port for host in hosts):
         raise UsageError("a host is named twice", hint="ranks per host: --ranks")
+    plan = replace(plan, env={RUN_ID: os.environ.get(RUN_ID) or new_run_id(), **plan.env})
     remotes = [_Remote(plan, number, host, say) for number, host in enumerate(hosts)]
     with Signals() as signals, ThreadPoolExecutor(len(remotes)) as pool:
         running = {pool.submit(remote.run): remote for remote in remotes}

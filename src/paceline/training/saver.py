@@ -46,9 +46,9 @@ class RankSaver:
         self._run = max((name.run for name in names), default=-1)
         # From scratch beside older files: a new number, as MindSpore does. Resumed: the same training goes on.
         self._run = max(self._run + (step == 0), 0)
-        self._abandoned = {
-            name for name, record in self._files.items() if step and record.global_step > step
-        }  # what lies behind the point we resumed from belongs to a course that is over
+        # What lies behind the point we resumed from belongs to a course that is over: kept, but committed no longer.
+        self._abandoned = {name for name, record in self._files.items() if step and record.global_step > step}
+        self._files = {name: record for name, record in self._files.items() if name not in self._abandoned}
 
     def save(self, moment: Moment, tensors: Sequence[HeldTensor]) -> Path:
         """Old ones go after the new one is safe, never before."""

@@ -62,6 +62,7 @@ class CloudSession:
         self._began = time.time()
         self.outputs.root.mkdir(parents=True, exist_ok=True)
         self._log = RankLog(self.outputs.log(self.ranks.rank), self.ranks)
+        log.info("outputs: %s → %s", self.outputs.root, self.remote_save_url or "they stay here (no remote_save_url)")
         try:
             if self.remote_save_url:
                 os.environ.setdefault("REMOTE_SAVE_URL", self.remote_save_url)

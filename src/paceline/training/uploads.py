@@ -56,6 +56,7 @@ class Uploader:
 
     def __post_init__(self) -> None:
         self.told = Told(self.outputs.log(self.ranks.rank), "obs-monitor")
+        self.told.fact(url=self.url)
         self._staging = Staging(self.outputs.root, self.url, self.ranks.rank, self.ranks.world_size)
 
     def request(self) -> None:
@@ -109,7 +110,7 @@ class Uploader:
         if problem is None:
             carried = sum(each.moved for each in trip.carried)
             size = sum(each.moved_bytes for each in trip.carried)
-            self.told.worked(url=self.url, files=carried, bytes=size, seconds=round(monotonic() - began, 3))
+            self.told.worked(files=carried, bytes=size, seconds=round(monotonic() - began, 3))
         return problem
 
     # -- at the end --------------------------------------------------------------------------------------------------

@@ -167,16 +167,15 @@ def _go_on(config: Config, learner: Learner, progress: Progress, saved: Arrays) 
 
 
 def _monitors(config: Config, session: CloudSession, learner: Learner) -> list[Monitor]:
-    wanted = [each for each in config.callbacks if session.remote_save_url or not _is_upload(each)]
-    found = monitors_from_config(wanted, session, profile=config.profile_keys)
-    root, rank = session.outputs.root, session.ranks.rank
-    found.append(Throughput(root))
-    if rank == 0:
+    """What measures comes first: it should not count what the others do."""
+    found: list[Monitor] = [Throughput(session.outputs.root)]
+    if session.ranks.rank == 0:
         found.append(LossCurve(session.outputs.log(0) / "loss.csv"))
     dump = dump_settings() if config.framework == "torch" else None
     if dump is not None:
         found.append(TensorDump(dump, learner.model, session.ranks.local_rank))
-    return found
+    wanted = [each for each in config.callbacks if session.remote_save_url or not _is_upload(each)]
+    return found + monitors_from_config(wanted, session, profile=config.profile_keys)
 
 
 def _is_upload(callback: Mapping[str, object]) -> bool:
