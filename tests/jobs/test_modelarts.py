@@ -11,7 +11,7 @@ import pytest
 from jobs.standin import Fault, StandIn
 from jobs.workloads import in_the_cloud, write_job
 from paceline.errors import PacelineError, UsageError
-from paceline.jobs import JobHandle, JobStatus, Phase, backend_for, load_job, submit, wait
+from paceline.jobs import JobHandle, JobStatus, LogPiece, Phase, backend_for, load_job, submit, wait
 from paceline.jobs.outputs import is_result
 from paceline.jobs.record import find, records, remember
 from paceline.jobs.submission import recover
@@ -36,17 +36,19 @@ def test_a_job_runs_with_its_code_inputs_and_outputs_in_the_bucket(
         tmp_path, bucket, modelarts, nodes=2, inputs={"data_url": f"obs://{bucket}/data/"},
         hyperparameters={"steps": 3}, pre_start={"log_levels": {"GLOG_v": 2}},
     )  # fmt: skip
-    pieces: list[str] = []
-    outcome = wait(handle, on_log=lambda piece: pieces.append(piece.text), interval=0.05)
+    said = {0: "", 1: ""}
+
+    def hear(piece: LogPiece) -> None:
+        said[piece.worker] += piece.text
+
+    outcome = wait(handle, on_log=hear, interval=0.05)
     assert outcome.succeeded and modelarts.refused == []
     assert [worker.exit_code for worker in outcome.status.workers] == [0, 0]
     names = [f"modelarts-job-{handle.remote_id}-worker-{number}.log" for number in (0, 1)]
     assert [Path(log).name for log in outcome.logs] == names
     first = (handle.logs / names[0]).read_text()
     assert "rank 1 step 2 of GLOG_v=2" in first and "input: ['train.txt']" in first
-    assert sorted("".join(pieces).splitlines()) == sorted(
-        line for name in names for line in (handle.logs / name).read_text().splitlines()
-    )
+    assert said == {number: (handle.logs / name).read_text() for number, name in enumerate(names)}
     assert f"out/{handle.name}/throughput_3.json" in keys_of(s3, bucket)
     home = backend_for(handle).fetch_outputs(handle, tmp_path / "home", is_result)
     assert [float(path.read_text()) for path in sorted((home / "train_url").iterdir())] == [100.5, 101.5, 102.5, 103.5]

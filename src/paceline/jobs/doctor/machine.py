@@ -90,7 +90,9 @@ def _cann(root: Path | None = None) -> str:
     """Of the toolkit that training would load; empty where there is none."""
     home = root or Path(os.environ.get("ASCEND_HOME_PATH") or "/usr/local/Ascend/ascend-toolkit/latest")
     for file in [home / "version.cfg", *home.glob("*/ascend_toolkit_install.info")]:
-        if file.is_file() and (match := re.search(r"version=(?:\[)?([\w.]+)", file.read_text(errors="replace"))):
+        if file.is_file() and (
+            match := re.search(r"version=\[?(?:[\w.]+:)?([\w.]+)", file.read_text(errors="replace"))
+        ):
             return match[1]
     return ""
 
