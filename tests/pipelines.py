@@ -134,7 +134,7 @@ class Pipeline:
             for (replica, step), spans in self.walk(costs).items()
             for (name, number, stage), (start, end) in spans.items()
         ]  # fmt: skip
-        names = ["dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id", "mc"]
+        names = "dp_rank stage rank step optype start_ts duration seq_id mc".split()
         staged = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
         with duckdb.connect() as connection:
             connection.register("staged", staged)
