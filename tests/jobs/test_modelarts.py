@@ -15,6 +15,7 @@ from paceline.jobs import JobHandle, JobStatus, LogPiece, Phase, backend_for, lo
 from paceline.jobs.outputs import is_result
 from paceline.jobs.record import find, records, remember
 from paceline.jobs.submission import recover
+from paceline.storage.retry import Backoff
 from paceline.storage.store import DeniedError
 from storage.faults import Proxy, Status
 from storage.servers import S3Server
@@ -101,6 +102,30 @@ def test_following_survives_errors_lost_connections_and_unknown_phases(
     assert sorted(line for line in log.splitlines() if "step 0" in line) == [
         f"rank {rank} step 0 of GLOG_v=None" for rank in (0, 1)
     ]
+
+
+def test_a_network_that_is_gone_for_long_does_not_end_the_following(
+    tmp_path: Path, bucket: str, modelarts: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paceline.jobs.modelarts.cloud._BACKOFF", Backoff(first=0.02, most=0.05, patience=0.2))
+    gate = tmp_path / "gate"
+    handle = started(tmp_path, bucket, modelarts, hyperparameters={"wait_for": str(gate)})
+    job, troubles = modelarts.jobs[handle.remote_id], list[str]()
+
+    def lose(status: JobStatus) -> None:
+        if status.phase is Phase.running:
+            modelarts.away()
+
+    def trouble(text: str) -> None:
+        troubles.append(text)
+        if len(troubles) == 2:  # first the logs, then the status: meanwhile the job ends
+            gate.touch()
+            job.join()
+            modelarts.back()
+
+    outcome = wait(handle, on_status=lose, on_trouble=trouble, interval=0.05)
+    assert outcome.succeeded and "the job goes on" in troubles[1]
+    assert (handle.logs / handle.log_name(0)).read_text().count("step 1") == 2
 
 
 def test_a_failed_worker_is_named_and_its_logs_are_brought(tmp_path: Path, bucket: str, modelarts: StandIn) -> None:
