@@ -271,3 +271,22 @@ def test_a_follower_that_was_killed_while_it_wrote_leaves_no_line_twice(
     assert sorted(log.read_text().splitlines()) == [
         f"rank {rank} step {step} of GLOG_v=None" for rank in (0, 1) for step in (0, 1)
     ]
+
+
+def test_a_start_that_nobody_knows_of_is_kept_and_found_out_later(
+    tmp_path: Path, bucket: str, modelarts: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paceline.jobs.modelarts.cloud._BACKOFF", Backoff(first=0.02, most=0.05, patience=0.2))
+    modelarts.faults += [Fault(r"POST .*/training-jobs$", "lost")]
+    made = modelarts.create
+
+    def start_and_go(body: dict[str, object]) -> tuple[int, object]:
+        modelarts.gone = True
+        return made(body)
+
+    monkeypatch.setattr(modelarts, "create", start_and_go)
+    with pytest.raises(PacelineError, match="whether the job was started is not known"):
+        started(tmp_path, bucket, modelarts)
+    modelarts.gone = False
+    (record,) = records()
+    assert wait(recover(record.handle), interval=0.05).succeeded
