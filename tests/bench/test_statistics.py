@@ -7,8 +7,8 @@ import pytest
 
 from bench.result_trees import a_result, vars_of
 from paceline.bench.baseline import compare
+from paceline.bench.outliers import find_outliers
 from paceline.bench.result import Measurement, ProfilePart, Repetition, SpreadPart
-from paceline.bench.running import find_outliers
 from paceline.bench.scaling import losses, with_efficiency
 from paceline.bench.spread import odd_ones, slow_ones, spread
 from paceline.errors import UsageError

@@ -77,7 +77,7 @@ def measured(
     plan: Plan, job: JobDescription, directory: Path, *, on_log: OnLog | None = None
 ) -> tuple[Repetition, Score]:
     """A run that counts."""
-    ran = run_job(job, directory, rule=_results_rule(plan.results), on_log=on_log)
+    ran = run_job(job, directory, rule=_is_result_anywhere, on_log=on_log)
     place = results_place(ran.outputs, plan.results)
     score = score_directory(
         place,
@@ -118,14 +118,10 @@ def results_place(outputs: Path, below: str) -> Path:
     return place
 
 
-def _results_rule(below: str) -> Rule:
-    """Outputs come as <name of the output>/<path>; only small result files are fetched for a score."""
-
-    def wanted(key: str) -> bool:
-        parts = key.split("/")
-        return any(is_result_file("/".join(parts[start:])) for start in range(len(parts)))
-
-    return wanted
+def _is_result_anywhere(key: str) -> bool:
+    """Only small result files are fetched for a score, at whatever depth; checkpoints stay where they are."""
+    parts = key.split("/")
+    return any(is_result_file("/".join(parts[start:])) for start in range(len(parts)))
 
 
 def _repetition(ran: Ran, score: Score, times: Times) -> Repetition:
