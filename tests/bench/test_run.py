@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -143,3 +146,28 @@ def test_a_job_in_a_file_of_its_own_is_found_beside_the_description(described: P
     (described / "bench.yaml").write_text("job: missing.yaml\n")
     with pytest.raises(UsageError, match=r"missing\.yaml"):
         load_plan(described / "bench.yaml")
+
+
+def test_ctrl_c_stops_the_job_that_is_running(described: Path) -> None:
+    (described / "train.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(250)\n")
+    command = [
+        sys.executable,
+        "-m",
+        "paceline.cli.main",
+        "bench",
+        "run",
+        str(describe(described)),
+        "--out",
+        "out",
+        "--logs",
+    ]
+    running = subprocess.Popen(command, cwd=described, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    with running.stderr as said:
+        while "here" not in said.readline():
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=100) == 130
+    (status,) = (described / "out" / "paceline-jobs").glob("*/state/status.json")
+    assert read_json(status)["phase"] == "stopped"
+    assert not (described / "out" / "result.json").exists()
