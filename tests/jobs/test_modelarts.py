@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jobs.standin import Fault, StandIn
@@ -12,7 +13,8 @@ from jobs.workloads import in_the_cloud, write_job
 from paceline.errors import PacelineError, UsageError
 from paceline.jobs import JobHandle, JobStatus, Phase, backend_for, load_job, submit, wait
 from paceline.jobs.outputs import is_result
-from paceline.jobs.record import records
+from paceline.jobs.record import find, records, remember
+from paceline.jobs.submission import recover
 from paceline.storage.store import DeniedError
 from storage.faults import Proxy, Status
 from storage.servers import S3Server
@@ -214,3 +216,14 @@ def test_outputs_that_are_missing_are_said(tmp_path: Path, bucket: str, modelart
     assert wait(handle, interval=0.05).succeeded
     with pytest.raises(PacelineError, match="wrote nothing that was asked for"):
         backend_for(handle).fetch_outputs(handle, tmp_path / "home")
+
+
+def test_a_job_whose_number_was_never_heard_is_found_by_its_exact_name(
+    tmp_path: Path, bucket: str, modelarts: StandIn
+) -> None:
+    handle = started(tmp_path, bucket, modelarts)
+    remember(msgspec.structs.replace(handle, remote_id=""))  # as it is when we are killed while it starts
+    assert recover(find(handle.id).handle) == handle == find(handle.remote_id).handle
+    assert wait(handle, interval=0.05).succeeded
+    with pytest.raises(UsageError, match="never started"):
+        recover(msgspec.structs.replace(handle, remote_id="", name="quick"))

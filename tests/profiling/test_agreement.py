@@ -53,7 +53,9 @@ def test_ranks_that_decide_at_the_same_moment_decide_the_same(tmp_path: Path) ->
         decisions: list[Decision | None] = []
         together = Barrier(RANKS)
 
-        def decide(rank: int, request: Request = request, together: Barrier = together) -> None:
+        def decide(
+            rank: int, request: Request = request, together: Barrier = together, decisions: list = decisions
+        ) -> None:
             agreement.publish(state(rank, seen=request.version if rank else "", before=10))
             together.wait()
             if not rank:

@@ -47,7 +47,14 @@ def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_numbers_of_earlier_files_are_understood() -> None:
     request, said = requested(
-        start_step=2, stop_step=5, profiler_level=1, activities=1, aic_metrics=2, export_type=2, analyse_mode=1, analyse=True
+        start_step=2,
+        stop_step=5,
+        profiler_level=1,
+        activities=1,
+        aic_metrics=2,
+        export_type=2,
+        analyse_mode=1,
+        analyse=True,
     )
     options = request.options
     assert (options.profiler_level, options.activities) == (ProfilerLevel.Level1, (ProfilerActivity.CPU,))

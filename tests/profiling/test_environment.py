@@ -40,7 +40,9 @@ def test_the_guides_key_is_read_and_the_right_one_named() -> None:
 
 
 def test_unknown_and_impossible_keys_are_explained() -> None:
-    asked = read(start=True, outptu_path="x", schedule={"wait": 1}, profiler_level="Level7", start_step=0, backend="gpu")
+    asked = read(
+        start=True, outptu_path="x", schedule={"wait": 1}, profiler_level="Level7", start_step=0, backend="gpu"
+    )
     text = "\n".join(asked.notes)
     for expected in (
         "key 'outptu_path' is not known and was passed over; did you mean 'output_path'?",
@@ -68,7 +70,9 @@ def test_the_corrected_spelling_says_the_same_and_has_nothing_to_explain() -> No
     assert (again.options, again.start_step, again.stop_step, again.ranks) == (asked.options, 2, 5, (0,))
 
 
-@given(st.text(max_size=200) | st.dictionaries(st.text(max_size=9), st.integers() | st.text(max_size=5)).map(json.dumps))
+@given(
+    st.text(max_size=200) | st.dictionaries(st.text(max_size=9), st.integers() | st.text(max_size=5)).map(json.dumps)
+)
 def test_no_text_ends_the_job(text: str) -> None:
     read_options(text)
 

@@ -37,7 +37,9 @@ def test_values_may_be_members_strings_or_other_libraries_members() -> None:
     class Theirs:
         name, value = "Level1", "ACL_LEVEL_1"
 
-    options, said = chosen(profiler_level=Theirs(), aicore_metrics="Memory", activities=["CPU"], export_type=ExportType.Db)
+    options, said = chosen(
+        profiler_level=Theirs(), aicore_metrics="Memory", activities=["CPU"], export_type=ExportType.Db
+    )
     assert (options.profiler_level, options.aic_metrics) == (ProfilerLevel.Level1, AicoreMetrics.Memory)
     assert (options.activities, options.export_type) == ((ProfilerActivity.CPU,), (ExportType.Db,))
     assert chosen(host_sys=["cpu", HostSystem.MEM])[0].host_sys == (HostSystem.CPU, HostSystem.MEM)
@@ -62,14 +64,22 @@ def test_wrong_values_are_reset_and_said(name: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("given", "expected", "text"),
     [
-        ({"profiler_level": "LevelNone"}, {"profiler_level": "Level0"}, "when 'mstx' is disabled, 'profiler_level' cannot"),
+        (
+            {"profiler_level": "LevelNone"},
+            {"profiler_level": "Level0"},
+            "when 'mstx' is disabled, 'profiler_level' cannot",
+        ),
         ({"aic_metrics": "Memory"}, {"aic_metrics": "None"}, "'aic_metrics' cannot be set to other value except"),
         (
             {"profiler_level": "Level1"},
             {"aic_metrics": "PipeUtilization"},
             "'aic_metrics' cannot be set to 'AicoreMetrics.AiCoreNone', reset to 'AicoreMetrics.PipeUtilization'",
         ),
-        ({"record_shapes": True, "activities": ["NPU"]}, {"record_shapes": False}, "'record_shapes' cannot be set to True"),
+        (
+            {"record_shapes": True, "activities": ["NPU"]},
+            {"record_shapes": False},
+            "'record_shapes' cannot be set to True",
+        ),
         ({"mstx_domain_include": ["a"]}, {"mstx_domain_include": []}, "when 'mstx' is set to 'False'"),
         (
             {"mstx": True, "mstx_domain_include": ["a"], "mstx_domain_exclude": ["b"]},
@@ -93,7 +103,9 @@ def test_documented_corrections_are_made_and_said(given: dict[str, Any], expecte
 
 
 def test_a_schedule_switches_data_process_off() -> None:
-    with pytest.warns(ProfilingWarning, match=re.escape("When 'schedule' is set, 'data_process' will be set to False.")):
+    with pytest.warns(
+        ProfilingWarning, match=re.escape("When 'schedule' is set, 'data_process' will be set to False.")
+    ):
         assert not compatible(Options(data_process=True), scheduled=True).data_process
 
 

@@ -1,8 +1,9 @@
 """One rank of a small torch training on gloo, started by torchrun; run as a program by the tests.
 
-    torchrun --nproc_per_node N torch_job.py FOLDER WAY [--steps N] [--slow RANK] [--pause MS]
+    torchrun --nproc_per_node N torch_job.py FOLDER WAY [--steps N] [--slow RANK] [--gate STEP …] [--pause SECONDS]
 
-WAY is plain, schedule, window, dynamic or light. Writes the sum of its weights, bit by bit, to FOLDER/weights-RANK.txt.
+WAY is plain, schedule, light or dynamic. Before the step of a gate all wait for FOLDER/gate-STEP. At the end the weights
+are written, bit by bit, to FOLDER/weights-RANK.txt.
 """
 
 from __future__ import annotations
@@ -10,14 +11,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-
-from paceline.profiling import DynamicProfilerMonitor, Profiler, schedule, tensorboard_trace_handler
 
 SIZE = 256
 PRODUCTS = 12
@@ -30,16 +28,20 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(rank)
-    weights = [torch.randn(SIZE, SIZE) / SIZE**0.5 for _ in range(3)]
+    layers = [torch.nn.Parameter(torch.randn(SIZE, SIZE) / SIZE**0.5) for _ in range(3)]
+    optimizer = torch.optim.SGD(layers, lr=1e-6)
     batch = torch.randn(SIZE, SIZE)
-    products = PRODUCTS * (SLOWDOWN if rank == arguments.slow else 1)
-    with warnings.catch_warnings(), recorder(arguments.way, arguments.folder) as ended:
+    with recorder(arguments.way, arguments.folder) as ended:
         for number in range(1, arguments.steps + 1):
             (arguments.folder / f"at-{rank}-{number}").touch()
-            train(weights, batch, products)
-            time.sleep(arguments.pause / 1000)
+            if number in arguments.gate:
+                wait_for(arguments.folder / f"gate-{number}")
+            backward(layers, batch, PRODUCTS * (SLOWDOWN if rank == arguments.slow else 1))
+            time.sleep(arguments.pause)
+            optimizer.step()
             ended()
-    (arguments.folder / f"weights-{rank}.txt").write_text("".join(each.numpy().tobytes().hex() for each in weights))
+    bits = "".join(each.detach().numpy().tobytes().hex() for each in layers)
+    (arguments.folder / f"weights-{rank}.txt").write_text(bits)
     dist.destroy_process_group()
 
 
@@ -47,8 +49,9 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("way")
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--slow", type=int, default=-1)
+    parser.add_argument("--gate", type=int, action="append", default=[])
     parser.add_argument("--pause", type=float, default=0.0)
     return parser.parse_args()
 
@@ -56,31 +59,39 @@ def parsed() -> argparse.Namespace:
 @contextlib.contextmanager
 def recorder(way: str, folder: Path) -> Iterator[Callable[[], None]]:
     """What is to be called at the end of each step."""
-    data = str(folder / "data")
     if way == "plain":
         yield lambda: None
-    elif way == "schedule":
-        plan = schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=2)
+        return
+    from paceline.profiling import DynamicProfilerMonitor, Profiler, schedule, tensorboard_trace_handler
+
+    data = str(folder / "data")
+    if way == "schedule":
+        plan = schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=3)
         with Profiler(schedule=plan, on_trace_ready=tensorboard_trace_handler(data), ranks=[0, 2]) as profiler:
             yield profiler.step
-    elif way in ("window", "light"):
-        backend = "light" if way == "light" else "auto"
-        with Profiler(start_step=2, stop_step=5, output_path=data, backend=backend) as profiler:
+    elif way == "light":
+        with Profiler(start_step=3, stop_step=14, output_path=data, backend="light") as profiler:
             yield profiler.step
     else:
-        monitor = DynamicProfilerMonitor(folder / "config", folder / "data", poll_interval=0.1)
+        monitor = DynamicProfilerMonitor(folder / "config", data, poll_interval=0.1)
         yield monitor.step
         monitor.stop()
 
 
-def train(weights: list[torch.Tensor], batch: torch.Tensor, products: int) -> None:
-    for weight in weights:
-        for _ in range(products):
-            batch = weight @ batch
-            batch = batch / batch.norm() * SIZE
-        gradient = batch.clone()
-        dist.all_reduce(gradient)
-        weight.sub_(gradient, alpha=1e-6)
+def wait_for(gate: Path) -> None:
+    while not gate.exists():
+        time.sleep(0.01)
+
+
+def backward(layers: list[torch.nn.Parameter], batch: torch.Tensor, products: int) -> None:
+    """Work in proportion to `products`, then gradients summed over all ranks."""
+    with torch.no_grad():
+        for layer in layers:
+            for _ in range(products):
+                batch = layer @ batch
+                batch = batch / batch.norm() * SIZE
+            layer.grad = batch.clone()
+            dist.all_reduce(layer.grad)
 
 
 if __name__ == "__main__":

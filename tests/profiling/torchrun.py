@@ -28,18 +28,22 @@ def environment(**more: str) -> dict[str, str]:
     return {**plain, "OMP_NUM_THREADS": "1", **more}
 
 
-def start(words: list[str], **more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(words, env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(words: list[str], log: Path, **more: str) -> subprocess.Popen[bytes]:
+    """All it says goes to `log`."""
+    with log.open("wb") as file:
+        return subprocess.Popen(words, env=environment(**more), stdout=file, stderr=file)
 
 
-def finished(job: subprocess.Popen[str], *, timeout: float = 240) -> str:
-    """Wait for a job that has to succeed; what it said on stderr."""
+def run(words: list[str], log: Path, **more: str) -> str:
+    """A job that has to succeed; what it said."""
+    job = start(words, log, **more)
     try:
-        _, said = job.communicate(timeout=timeout)
+        code = job.wait(timeout=400)
     finally:
         job.kill()
-    assert job.returncode == 0, said
-    return said
+        job.wait()
+    assert code == 0, log.read_text()
+    return log.read_text()
 
 
 def until(true: Callable[[], Any], *, what: str, seconds: float = 120) -> Any:
@@ -60,6 +64,12 @@ def recorded_steps(folder: Path) -> dict[int, list[int]]:
         steps = sorted({int(name.partition("#")[2]) for name in names if name.startswith("ProfilerStep#")})
         found.setdefault(trace["distributedInfo"]["rank"], []).extend(steps)
     return found
+
+
+def split_steps(folder: Path) -> list[list[int]]:
+    """Steps of each step_trace_time.csv below."""
+    tables = (path.read_text().splitlines()[1:] for path in sorted(folder.rglob("step_trace_time.csv")))
+    return [[int(row.partition(",")[0]) for row in rows] for rows in tables]
 
 
 def weights(folder: Path) -> list[str]:

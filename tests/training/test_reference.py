@@ -9,6 +9,7 @@ import pytest
 
 from paceline.checkpoint.strategy import read_strategy
 from paceline.errors import UsageError
+from paceline.training.reference.learner import Optimizer
 from paceline.training.reference.shape import Lora, ModelShape, first_values, parameters
 from paceline.training.reference.text_data import SHIPPED, decode, encode, text_blocks
 from paceline.training.runner.config import Config, LossScale, LrSchedule, ParallelConfig
@@ -99,3 +100,15 @@ def test_parallel_config_must_fit_the_ranks() -> None:
         data_parallel(ParallelConfig(data_parallel=3), 8)
     with pytest.raises(UsageError, match="no pipeline"):
         data_parallel(ParallelConfig(pipeline_stage=2), 8)
+
+
+def test_the_first_loss_is_mindspores_too() -> None:
+    """tests_mindspore/test_runner.py expects the same of the same weights and tokens."""
+    pytest.importorskip("torch", reason="torch is not installed; `make test` installs it")
+    from paceline.training.reference.gpt2_torch import TorchLearner
+
+    shape = ModelShape(seq_length=16, hidden_size=16, num_layers=1, num_heads=2, dropout=0.0)
+    learner = TorchLearner(shape, Optimizer(), 0)
+    learner.load_weights(first_values(shape, 3))
+    score = learner.score(np.random.default_rng(0).integers(0, 256, (2, 17)))
+    assert score.loss / score.tokens == pytest.approx(5.546086, abs=1e-4)

@@ -148,6 +148,7 @@ def logs(
     Example:  paceline job logs gpt2-20261117-020000-3fa2 -f --worker 0
     """
     from paceline.jobs import backend_for, wait
+    from paceline.storage.store import TransientError
 
     handle = _find(name, elsewhere)
     printer = LogPrinter(handle, only=worker)
@@ -155,7 +156,13 @@ def logs(
         with _detaching(handle):
             wait(handle, on_log=printer, on_trouble=tell_trouble, interval=every)
     else:
-        for piece in backend_for(handle).sync_logs(handle):
+        backend = backend_for(handle)
+        try:
+            last = backend.status(handle).finished
+        except TransientError as error:
+            tell_trouble(f"{error}; showing what is here")
+            last = False
+        for piece in backend.sync_logs(handle, last=last):
             printer(piece)
     printer.end()
 
@@ -218,9 +225,10 @@ def import_(
 def _find(name: str, elsewhere: Path | None) -> JobHandle:
     from paceline.jobs import load_job
     from paceline.jobs.record import find, remember
+    from paceline.jobs.submission import recover
 
     if elsewhere is None:
-        return find(name).handle
+        return recover(find(name).handle)
     from paceline.jobs.modelarts.backend import ModelArtsBackend
 
     description = load_job(elsewhere, "modelarts")

@@ -60,17 +60,13 @@ def phase_text(status: JobStatus) -> str:
 
 def status_text(handle: JobHandle, status: JobStatus) -> str:
     lines = [
-        f"{handle.id}: {status.phase.value} ({handle.backend}: {status.detail})",
-        f"  number   {handle.remote_id}",
-        f"  started  {_when(handle.submitted)}" + (f", took {_took(status)}" if status.ended else ""),
-        *(
-            f"  {worker.name}  exit code {worker.exit_code}"
-            for worker in status.workers
-            if worker.exit_code is not None
-        ),
-        *([f"  reason   {status.reason}"] if status.reason else []),
-        f"  logs     {handle.logs}",
-        *(f"  {name}  {where}" for name, where in handle.outputs.items()),
+        f"{handle.id}: {phase_text(status)}",
+        f"  {handle.backend:<10} {handle.remote_id}",
+        f"  started    {_when(handle.submitted)}" + (f", took {_took(status)}" if status.ended else ""),
+        *(f"  {each.name:<10} exit code {each.exit_code}" for each in status.workers if each.exit_code is not None),
+        *([f"  reason     {status.reason}"] if status.reason else []),
+        f"  logs       {handle.logs}",
+        *(f"  {name:<10} {where}" for name, where in handle.outputs.items()),
     ]
     return "\n".join(lines)
 

@@ -66,7 +66,7 @@ class JobHandle(msgspec.Struct, frozen=True):
     """What the backend calls it."""
     backend: str
     remote_id: str
-    """The backend's number for it: a process, a Slurm job id, a ModelArts uuid."""
+    """The backend's number for it: a process, a Slurm job id, a ModelArts uuid; empty before it was told."""
     job: JobDescription
     directory: str
     """Here: log/, output/ and what the job says of itself."""
@@ -117,7 +117,14 @@ class Backend(Protocol):
     name: str
 
     def submit(self, job: JobDescription, directory: Path, *, progress: OnProgress | None = None) -> JobHandle:
-        """Upload what has to be there, verified, and start it; nothing is started when anything is missing."""
+        """Upload what has to be there, verified, and start it; nothing is started when anything is missing.
+
+        It is written down just before it is started, so that it can be found if we are killed in between.
+        """
+        ...
+
+    def recover(self, handle: JobHandle) -> JobHandle | None:
+        """The number of a job whose start was the last thing heard of; None when it was never started."""
         ...
 
     def status(self, handle: JobHandle) -> JobStatus:

@@ -11,8 +11,8 @@ import msgspec
 import yaml
 
 from paceline.errors import UsageError
-from paceline.jobs.original_config import Access, OriginalConfig, Session
-from paceline.storage.access import home_file
+from paceline.jobs.original_config import OriginalConfig, Session
+from paceline.storage.access import AccessFields, home_file
 
 _CARDS = re.compile(r"\.(\d*)xlarge$")
 
@@ -47,7 +47,7 @@ def left_out(config: OriginalConfig) -> list[str]:
     )
 
 
-def save_keys(access: Access) -> Path:
+def save_keys(access: AccessFields) -> Path:
     """Into the access file, readable by its owner alone; one that is there is not touched."""
     if not access.access_key or not access.secret_access_key:
         raise UsageError("the configuration holds no keys to save")
@@ -90,6 +90,6 @@ def _cards(flavor: str | None) -> int:
     return int(found[1] or 1) if found else 8
 
 
-def _modelarts(access: Access) -> dict[str, str]:
+def _modelarts(access: AccessFields) -> dict[str, str]:
     found = {"region": access.region_name, "project_id": access.project_id, "endpoint": access.modelarts_endpoint}
     return {name: value for name, value in found.items() if value}

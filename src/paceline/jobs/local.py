@@ -18,11 +18,14 @@ from paceline.jobs.log_tail import LogTail
 from paceline.jobs.outputs import fetch
 from paceline.jobs.plan import Plan, make_plan
 from paceline.jobs.process import start_detached
+from paceline.jobs.record import remember
 from paceline.jobs.state import read_process, read_status, write_process, write_status
 from paceline.storage.report import OnProgress
 from paceline.storage.selection import Rule, everything
 
 _GRACE = 60.0
+_START = 60.0
+"""Seconds after which a process that never said its number never will."""
 
 
 class LocalBackend:
@@ -34,14 +37,21 @@ class LocalBackend:
     def submit(self, job: JobDescription, directory: Path, *, progress: OnProgress | None = None) -> JobHandle:
         plan = make_plan(job, directory.name, directory)
         prepare(plan, progress)
+        handle = handle_of(plan, self.name, plan.id)
+        remember(handle)
         command = [sys.executable, "-m", "paceline.jobs.node", str(directory), "all"]
-        process = start_detached(command, directory / "log" / "paceline.log", os.environ)
-        write_process(directory, process)
-        return handle_of(plan, self.name, plan.id)
+        # It writes its number down itself too, in case we are killed before this line ends.
+        write_process(directory, start_detached(command, directory / "log" / "paceline.log", os.environ))
+        return handle
+
+    def recover(self, handle: JobHandle) -> JobHandle | None:
+        return handle
 
     def status(self, handle: JobHandle) -> JobStatus:
         directory = Path(handle.directory)
         process = read_process(directory)
+        if process is None and time.time() - handle.submitted < _START:
+            return JobStatus(Phase.pending, "starting")
         alive = process is not None and process.alive
         # Read after looking at the process: one that has just ended has written how.
         status = read_status(directory) or JobStatus(Phase.pending, "starting")

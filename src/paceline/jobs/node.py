@@ -9,7 +9,6 @@ python -m paceline.jobs.node DIR publish CODE   Slurm's first node: outputs, and
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from pathlib import Path
@@ -17,9 +16,11 @@ from pathlib import Path
 from paceline.errors import PacelineError
 from paceline.jobs.backend import JobStatus, Phase
 from paceline.jobs.plan import Plan
-from paceline.jobs.state import read_status, read_workers, write_status
+from paceline.jobs.process import process_of
+from paceline.jobs.state import read_status, read_workers, write_process, write_status
 from paceline.jobs.workers import Workers
 from paceline.storage.transfer import transfer
+from paceline.training.placement import free_port
 
 
 def main() -> None:
@@ -37,12 +38,13 @@ def main() -> None:
 
 def everything(plan: Plan) -> int:
     """All nodes here, then the end; the status file always says how it ended."""
+    write_process(plan.path, process_of(os.getpid()))
     code = prepare(plan)
     if code:
         return code
     write_status(plan.path, JobStatus(Phase.running, "running", started=time.time()))
     workers = Workers(plan, {node: plan.path / "log" / _log_name("local", plan.id, node) for node in _nodes(plan)})
-    code = workers.run(("127.0.0.1", _free_port()))
+    code = workers.run(("127.0.0.1", free_port()))
     return publish(plan, code, stopped=workers.stopped)
 
 
@@ -101,13 +103,6 @@ def _nodes(plan: Plan) -> range:
 
 def _log_name(backend: str, number: str, node: int) -> str:
     return f"{backend}-job-{number}-worker-{node}.log"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

@@ -10,25 +10,10 @@ from typing import Any
 import msgspec
 
 from paceline.errors import UsageError
+from paceline.storage.access import AccessFields
 
 _WRAPPERS = ("ed", "edict", "EasyDict", "dict")
 _MOST_BYTES = 1_000_000
-
-
-class Access(msgspec.Struct, frozen=True):
-    """Who, and where; the keys are here only to be handed to the access file."""
-
-    access_key: str = ""
-    secret_access_key: str = ""
-    server: str = ""
-    region_name: str = ""
-    project_id: str = ""
-    iam_endpoint: str = ""
-    obs_endpoint: str = ""
-    modelarts_endpoint: str = ""
-
-    def __repr__(self) -> str:
-        return "Access(…)"
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -53,7 +38,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class OriginalConfig(msgspec.Struct, frozen=True):
-    access: Access
+    access: AccessFields
     session: Session
     name: str
     """Which of the two sessions it is."""
@@ -68,7 +53,7 @@ def read_original(file: Path, version: str | None = None) -> OriginalConfig:
     name = next((each for each in names if each in found), None)
     if name is None:
         raise UsageError(f"{file}: has no {' or '.join(names)}", hint="is it ais-bench's modelarts_config.py?")
-    access = _as(found.get("access_config", {}), Access, file, "access_config")
+    access = _as(found.get("access_config", {}), AccessFields, file, "access_config")
     return OriginalConfig(access, _as(found[name], Session, file, name), name)
 
 

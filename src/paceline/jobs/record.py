@@ -36,6 +36,11 @@ def remember(handle: JobHandle, status: JobStatus | None = None) -> None:
     write_whole(_directory() / f"{handle.id}.json", record.decode() + "\n")
 
 
+def forget(name: str) -> None:
+    """A job that was never started."""
+    (_directory() / f"{name}.json").unlink(missing_ok=True)
+
+
 def records() -> list[Record]:
     """Newest first; a file that cannot be read is said and skipped."""
     return sorted(_readable(), key=lambda record: record.handle.submitted, reverse=True)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
+
 from paceline.errors import PacelineError, UsageError
 from paceline.jobs.backend import JobHandle, JobStatus, LogPiece, Phase
 from paceline.jobs.description import JobDescription
@@ -16,6 +18,7 @@ from paceline.jobs.local import handle_of, prepare
 from paceline.jobs.log_tail import LogTail
 from paceline.jobs.outputs import fetch
 from paceline.jobs.plan import Plan, make_plan
+from paceline.jobs.record import remember
 from paceline.jobs.state import read_status, read_workers
 from paceline.report.whole import write_whole
 from paceline.storage.report import OnProgress
@@ -32,6 +35,7 @@ PHASES = {
     "BOOT_FAIL": Phase.failed, "DEADLINE": Phase.failed, "PREEMPTED": Phase.failed,
 }  # fmt: skip
 """Slurm's words (squeue's JOB STATE CODES); any other is Phase.unknown."""
+_TIMEOUT = 60.0
 _PASSING = re.compile(r"unable to contact|connection (?:refused|timed out)|socket timed out|zero bytes", re.IGNORECASE)
 
 
@@ -46,10 +50,15 @@ class SlurmBackend:
         prepare(plan, progress)
         script = directory / "job.sbatch"
         write_whole(script, batch_script(plan))
+        remember(handle_of(plan, self.name, ""))
         number = _slurm("sbatch", "--parsable", str(script)).partition(";")[0].strip()
         if not number.isdigit():
             raise PacelineError(f"sbatch said {number!r}, which is no job number")
         return handle_of(plan, self.name, number)
+
+    def recover(self, handle: JobHandle) -> JobHandle | None:
+        number = _slurm("squeue", "--noheader", "--states=all", f"--name={handle.name}", "--format=%i").strip()
+        return msgspec.structs.replace(handle, remote_id=number) if number.isdigit() else None
 
     def status(self, handle: JobHandle) -> JobStatus:
         word, reason = _state(handle.remote_id)
@@ -123,7 +132,10 @@ def _state(number: str) -> tuple[str, str]:
 def _slurm(program: str, *words: str, gone_ok: bool = False) -> str:
     if shutil.which(program) is None:
         raise UsageError(f"{program} is not installed here", hint="run this on a host of the Slurm cluster")
-    done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise TransientError(f"{program} did not answer in {_TIMEOUT:.0f} s") from None
     said = done.stderr.strip()
     if done.returncode == 0:
         return done.stdout

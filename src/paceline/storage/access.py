@@ -48,7 +48,7 @@ class Access:
         return self.endpoint.startswith("https://")
 
 
-class _Fields(msgspec.Struct, frozen=True):
+class AccessFields(msgspec.Struct, frozen=True):
     """What the original calls access_config, and what it lacks: a token, a signature, a CA file."""
 
     access_key: str = ""
@@ -66,10 +66,13 @@ class _Fields(msgspec.Struct, frozen=True):
     credentials: str = ""
     """"ECS": the agency of the machine we run on has the keys."""
 
+    def __repr__(self) -> str:
+        return "AccessFields(***)"
+
 
 class _File(msgspec.Struct, frozen=True):
-    access_config: _Fields = _Fields()
-    buckets: dict[str, _Fields] = {}
+    access_config: AccessFields = AccessFields()
+    buckets: dict[str, AccessFields] = {}
 
 
 _NAMES: dict[str, tuple[tuple[str, str, str, str, str], ...]] = {
@@ -130,7 +133,7 @@ def find_cloud_access() -> CloudAccess:
             "no keys for the cloud found",
             hint=f"set HUAWEICLOUD_SDK_AK and HUAWEICLOUD_SDK_SK, or write {home_file()} (docs/storage.md, Access)",
         )
-    rest = stored or _Fields()
+    rest = stored or AccessFields()
     if given is not None:
         key, secret, token = (os.environ.get(name, "") for name in given)
     else:
@@ -146,11 +149,11 @@ def find_cloud_access() -> CloudAccess:
     )
 
 
-def _from_environment(scheme: str) -> _Fields | None:
+def _from_environment(scheme: str) -> AccessFields | None:
     environment = os.environ
     for key, secret, token, endpoint, region in _NAMES[scheme]:
         if environment.get(key) and environment.get(secret):
-            return _Fields(
+            return AccessFields(
                 access_key=environment[key], secret_access_key=environment[secret],
                 security_token=environment.get(token, ""), obs_endpoint=environment.get(endpoint, ""),
                 region_name=environment.get(region, ""), signature=environment.get("PACELINE_SIGNATURE", ""),
@@ -159,7 +162,7 @@ def _from_environment(scheme: str) -> _Fields | None:
     return None
 
 
-def _from_files(bucket: str) -> _Fields | None:
+def _from_files(bucket: str) -> AccessFields | None:
     for path in _files():
         if path.is_file():
             content = _read(path)
@@ -171,7 +174,7 @@ def _from_files(bucket: str) -> _Fields | None:
     return None
 
 
-def _from_machine(path: Path, fields: _Fields) -> _Fields:
+def _from_machine(path: Path, fields: AccessFields) -> AccessFields:
     """Temporary keys of the machine's agency; Huawei's SDK asks for them, keeps them, and renews them before they end."""
     if fields.credentials != "ECS":
         raise DeniedError(f"{path}: credentials {fields.credentials!r} are not known", hint='known: "ECS"')
@@ -231,7 +234,7 @@ def _decode(path: Path) -> _File:
 
 
 @lru_cache(maxsize=64)  # asked before every request
-def _access(scheme: str, fields: _Fields, from_file: bool, ca_file: str | None) -> Access:
+def _access(scheme: str, fields: AccessFields, from_file: bool, ca_file: str | None) -> Access:
     region = fields.region_name or "us-east-1"
     endpoint = _endpoint(scheme, fields, region)
     host = urlsplit(endpoint).hostname or ""
@@ -251,7 +254,7 @@ def _access(scheme: str, fields: _Fields, from_file: bool, ca_file: str | None) 
     )
 
 
-def _endpoint(scheme: str, fields: _Fields, region: str) -> str:
+def _endpoint(scheme: str, fields: AccessFields, region: str) -> str:
     given = (fields.obs_endpoint or fields.server).rstrip("/")
     if given:
         return given if "://" in given else f"https://{given}"

@@ -163,7 +163,7 @@ class _Job:
         self._end(signals)
         self._output.copy()
         after = time.monotonic() - self._began
-        self._say(f"paceline: {first.name} failed after {after:.1f} s: {first.fate}; {len(others)} others stopped")
+        self._say(f"paceline: {first.name} failed after {after:.1f} s: {first.fate}; {_counted(len(others))} stopped")
         for rank in (rank for rank in failed if rank is not first):
             self._say(f"          {rank.name} failed with it: {rank.fate}")
         self._say(f"          its last lines ({first.log}):")
@@ -207,6 +207,10 @@ class _Job:
 def new_run_id() -> str:
     """Tells this start of a job from all others, for its ranks."""
     return secrets.token_hex(8)
+
+
+def _counted(others: int) -> str:
+    return "1 other" if others == 1 else f"{others} others"
 
 
 def _to_stderr(text: str) -> None:

@@ -49,15 +49,12 @@ class Staging:
 
     def _iteration_moves(self, keep_last: bool) -> list[Move]:
         base = self._root / "checkpoint"
-        try:
-            tracked = (base / TRACKER).read_text().strip()
-        except OSError:
-            return []
-        committed = f"iteration_{int(tracked):08d}" if tracked.isdecimal() else ""
+        # Linked before the rest: a newer one may come meanwhile, whose files are not linked.
+        tracker = self._link(base, [TRACKER], "tracker")
         names = [
             f"{directory.name}/{file.name}"
             for directory in sorted(base.glob("iteration_*"))
-            if directory.name <= committed
+            if (directory / record_name(self._rank)).exists()
             for file in sorted(directory.iterdir())
             if self._is_ours(file.name)
         ]
@@ -65,8 +62,8 @@ class Staging:
             return []
         staged, target = str(self._link(base, names, "iterations")), f"{self._url}/checkpoint"
         found = [Move(staged, target, "data"), Move(staged, target, "records", world=self._world)]
-        if self._rank == 0:
-            tracker = self._link(base, [TRACKER], "tracker")
+        if self._rank == 0 and (tracker / TRACKER).exists():
+            committed = f"iteration_{int((tracker / TRACKER).read_text()):08d}"
             found.append(Move(str(tracker), target, gate=committed, world=self._world))
             if keep_last:
                 found.append(Move(staged, target, "records", world=self._world, keep_rank=0))

@@ -6,6 +6,8 @@ import re
 import time
 from pathlib import Path
 
+import msgspec
+
 from paceline.errors import PacelineError, UsageError
 from paceline.jobs.backend import JobHandle, JobStatus, LogPiece, Phase, WorkerStatus
 from paceline.jobs.description import JobDescription
@@ -16,6 +18,7 @@ from paceline.jobs.modelarts.request import create_request
 from paceline.jobs.modelarts.upload import upload_code
 from paceline.jobs.outputs import fetch
 from paceline.jobs.plan import output_places
+from paceline.jobs.record import remember
 from paceline.storage.report import OnProgress
 from paceline.storage.retry import Backoff
 from paceline.storage.selection import Rule, everything
@@ -44,11 +47,17 @@ class ModelArtsBackend:
         outputs = output_places(job, name)
         log_url = _log_url(job, name)
         warnings = upload_code(job, directory / "upload", progress)
-        made = self._create(job, name, create_request(job, name, outputs, log_url))
-        return JobHandle(
-            id=directory.name, name=name, backend=self.name, remote_id=made.id, job=job, directory=str(directory),
+        draft = JobHandle(
+            id=directory.name, name=name, backend=self.name, remote_id="", job=job, directory=str(directory),
             submitted=time.time(), outputs=outputs, log_url=log_url, warnings=tuple(warnings),
         )  # fmt: skip
+        remember(draft)
+        made = self._create(name, create_request(job, name, outputs, log_url))
+        return msgspec.structs.replace(draft, remote_id=made.id)
+
+    def recover(self, handle: JobHandle) -> JobHandle | None:
+        found = self._cloud.named(handle.name)
+        return msgspec.structs.replace(handle, remote_id=found[0].id) if len(found) == 1 else None
 
     def status(self, handle: JobHandle) -> JobStatus:
         try:
@@ -58,7 +67,7 @@ class ModelArtsBackend:
         self._tasks[handle.id] = [task.name for task in job.tasks]
         phase = PHASES.get(job.phase, Phase.unknown)
         workers = tuple(WorkerStatus(task.name, task.exit_code, task.message) for task in job.tasks)
-        reason = self._reason(job, workers) if phase is Phase.failed else ""
+        reason = self._reason(job, phase, workers)
         return JobStatus(phase, job.phase, reason, job.started, job.ended if phase.finished else None, workers)
 
     def sync_logs(self, handle: JobHandle, *, last: bool = False) -> list[LogPiece]:
@@ -114,7 +123,7 @@ class ModelArtsBackend:
             raise UsageError(f"{job.job_name}: a job is called that already", hint="naming: timestamp, or version")
         return job.job_name
 
-    def _create(self, job: JobDescription, name: str, request: object) -> CloudJob:
+    def _create(self, name: str, request: object) -> CloudJob:
         """Started once: after a lost answer we look whether it was before asking again."""
         backoff, before = Backoff(first=0.5, most=10.0), {each.id for each in self._cloud.named(name)}
         for attempt in range(_CREATE_TRIES):
@@ -131,14 +140,19 @@ class ModelArtsBackend:
                 time.sleep(backoff.wait(attempt, throttled=True))
         raise AssertionError("unreachable")
 
-    def _reason(self, job: CloudJob, workers: tuple[WorkerStatus, ...]) -> str:
+    def _reason(self, job: CloudJob, phase: Phase, workers: tuple[WorkerStatus, ...]) -> str:
+        """Why it failed, or what it waits for: exit codes, and what the console shows as events."""
+        if phase not in (Phase.failed, Phase.pending):
+            return ""
         failed = [worker for worker in workers if worker.exit_code]
         said = [f"{worker.name}: exit code {worker.exit_code} {worker.message}".rstrip() for worker in failed[:3]]
         try:
-            said += [event for event in self._cloud.events(job.id) if event.startswith(("Error", "Warning"))][:3]
+            events = self._cloud.events(job.id)
         except StorageError:
-            pass  # the events would only say more of what the phase says already
-        return "; ".join(said)
+            return "; ".join(said)  # the events would only say more of what the phase says already
+        if phase is Phase.pending:
+            return "; ".join(events[:1])
+        return "; ".join([*said, *[event for event in events if event.startswith(("Error", "Warning"))][:3]])
 
 
 def _log_url(job: JobDescription, name: str) -> str:

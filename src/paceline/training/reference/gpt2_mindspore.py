@@ -23,6 +23,32 @@ def _zeros(*shape: int) -> Parameter:
     return Parameter(Tensor(np.zeros(shape, np.float32)))
 
 
+class Dice:
+    """Random numbers that are a function of seed, rank and step.
+
+    MindSpore's own on a CPU are not: its kernels keep states that neither manual_seed nor set_rng_state reaches.
+    """
+
+    def __init__(self, seed: int, rank: int) -> None:
+        self._seed, self._rank = seed, rank
+        self.at(0)
+
+    def at(self, step: int) -> None:
+        self._random = np.random.default_rng((self._seed, self._rank, step))
+
+    def kept(self, shape: tuple[int, ...], p: float) -> Tensor:
+        return Tensor((self._random.random(shape, np.float32) >= p).astype(np.float32) / np.float32(1 - p))
+
+
+class Dropout(nn.Cell):  # type: ignore[misc]
+    def __init__(self, p: float, dice: Dice) -> None:
+        super().__init__()
+        self.p, self.dice = p, dice
+
+    def construct(self, x: Tensor) -> Tensor:
+        return x * self.dice.kept(x.shape, self.p) if self.training and self.p else x
+
+
 class Weight(nn.Cell):  # type: ignore[misc]
     """A bare matrix, so that its parameter is called `….weight`."""
 
@@ -47,14 +73,14 @@ class LayerNorm(nn.Cell):  # type: ignore[misc]
 class Linear(nn.Cell):  # type: ignore[misc]
     """With LoRA's two small matrices beside its weights, where they are wanted."""
 
-    def __init__(self, inside: int, outside: int, lora: Lora | None) -> None:
+    def __init__(self, inside: int, outside: int, lora: Lora | None, dice: Dice) -> None:
         super().__init__()
         self.weight, self.bias = _zeros(outside, inside), _zeros(outside)
         self.scale = lora.scale if lora else 0.0
         self.has_lora = lora is not None
         if lora is not None:
             self.lora_A, self.lora_B = Weight(lora.rank, inside), Weight(outside, lora.rank)
-            self.lora_dropout = nn.Dropout(p=lora.dropout)
+            self.lora_dropout = Dropout(lora.dropout, dice)
 
     def construct(self, x: Tensor) -> Tensor:
         y = ops.matmul(x, self.weight.T) + self.bias
@@ -65,15 +91,15 @@ class Linear(nn.Cell):  # type: ignore[misc]
 
 
 class Attention(nn.Cell):  # type: ignore[misc]
-    def __init__(self, shape: ModelShape) -> None:
+    def __init__(self, shape: ModelShape, dice: Dice) -> None:
         super().__init__()
         width = shape.hidden_size
         self.heads, self.size = shape.num_heads, width // shape.num_heads
-        self.query = Linear(width, width, _lora("query", shape))
-        self.key = Linear(width, width, _lora("key", shape))
-        self.value = Linear(width, width, _lora("value", shape))
-        self.output = Linear(width, width, _lora("output", shape))
-        self.dropout = nn.Dropout(p=shape.dropout)
+        self.query = Linear(width, width, _lora("query", shape), dice)
+        self.key = Linear(width, width, _lora("key", shape), dice)
+        self.value = Linear(width, width, _lora("value", shape), dice)
+        self.output = Linear(width, width, _lora("output", shape), dice)
+        self.dropout = Dropout(shape.dropout, dice)
 
     def construct(self, x: Tensor, mask: Tensor) -> Tensor:
         batch, length, width = x.shape
@@ -87,22 +113,22 @@ class Attention(nn.Cell):  # type: ignore[misc]
 
 
 class Mlp(nn.Cell):  # type: ignore[misc]
-    def __init__(self, shape: ModelShape) -> None:
+    def __init__(self, shape: ModelShape, dice: Dice) -> None:
         super().__init__()
         width = shape.hidden_size
-        self.wide = Linear(width, 4 * width, _lora("wide", shape))
-        self.narrow = Linear(4 * width, width, _lora("narrow", shape))
+        self.wide = Linear(width, 4 * width, _lora("wide", shape), dice)
+        self.narrow = Linear(4 * width, width, _lora("narrow", shape), dice)
 
     def construct(self, x: Tensor) -> Tensor:
         return self.narrow(ops.gelu(self.wide(x), approximate="tanh"))
 
 
 class Block(nn.Cell):  # type: ignore[misc]
-    def __init__(self, shape: ModelShape) -> None:
+    def __init__(self, shape: ModelShape, dice: Dice) -> None:
         super().__init__()
         self.norm1, self.norm2 = LayerNorm(shape.hidden_size), LayerNorm(shape.hidden_size)
-        self.attention, self.mlp = Attention(shape), Mlp(shape)
-        self.dropout = nn.Dropout(p=shape.dropout)
+        self.attention, self.mlp = Attention(shape, dice), Mlp(shape, dice)
+        self.dropout = Dropout(shape.dropout, dice)
 
     def construct(self, x: Tensor, mask: Tensor) -> Tensor:
         x = x + self.dropout(self.attention(self.norm1(x), mask))
@@ -112,12 +138,12 @@ class Block(nn.Cell):  # type: ignore[misc]
 class Gpt2(nn.Cell):  # type: ignore[misc]
     """Tokens in, logits of the next ones out; the head shares the embedding's weights."""
 
-    def __init__(self, shape: ModelShape) -> None:
+    def __init__(self, shape: ModelShape, dice: Dice) -> None:
         super().__init__()
         self.token_embedding = Weight(shape.vocab_size, shape.hidden_size)
         self.position_embedding = Weight(shape.seq_length, shape.hidden_size)
-        self.dropout = nn.Dropout(p=shape.dropout)
-        self.blocks = nn.CellList([Block(shape) for _ in range(shape.num_layers)])
+        self.dropout = Dropout(shape.dropout, dice)
+        self.blocks = nn.CellList([Block(shape, dice) for _ in range(shape.num_layers)])
         self.final_norm = LayerNorm(shape.hidden_size)
 
     def construct(self, tokens: Tensor, mask: Tensor) -> Tensor:
@@ -132,22 +158,22 @@ class MindSporeLearner:
     """Step by step (PyNative), with AdamW written out: its state is then plain arrays, saved and restored bit for bit."""
 
     def __init__(self, shape: ModelShape, optimizer: Optimizer, seed: int) -> None:
-        ms.set_context(mode=ms.PYNATIVE_MODE, device_target="CPU")
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+        ms.set_device("CPU")
         self.rank, self.world_size = int(os.environ.get("RANK_ID", 0)), int(os.environ.get("RANK_SIZE", 1))
         self._sum = None
         if self.world_size > 1:
             ms.communication.init()
             self._sum = ops.AllReduce()
-        self._seed, self._optimizer, self._steps = seed + self.rank * 1_000_003, optimizer, 0
-        self.model = Gpt2(shape)
+        self._optimizer, self._steps, self._dice = optimizer, 0, Dice(seed, self.rank)
+        self.model = Gpt2(shape, self._dice)
         self._all = {parameter.name: parameter for parameter in self.model.get_parameters()}
         self._trained = {name: each for name, each in self._all.items() if shape.lora is None or is_lora(name)}
         self._moments = {name: _Moments(each) for name, each in self._trained.items()}
         self._gradients = ms.value_and_grad(self._loss, None, list(self._trained.values()))
 
     def train_step(self, batches: Tokens, learning_rate: float, loss_scale: float) -> StepOutcome:
-        # MindSpore cannot hand out the state of its random numbers: seeding each step makes it a function of the step.
-        ms.set_seed(self._seed + self._steps)
+        self._dice.at(self._steps)
         self._steps += 1
         self.model.set_train(True)
         total, row = 0.0, np.zeros(0, np.float32)

@@ -33,6 +33,10 @@ DOCUMENTED: dict[str, str] = {
     "resume_or_finetune_checkpoint": "load_checkpoint",
 }
 """Old arguments whose key has another name; the others (run_mode, load_checkpoint, …) are keys themselves."""
+WITHOUT_EFFECT = frozenset({
+    "adapter_id", "guide", "modal_type", "register_path", "transform_process_num", "trust_remote_code",
+})  # fmt: skip
+"""Old arguments that ask for nothing this model has."""
 _LISTS = frozenset({"predict_data", "options"})
 _FLAG = "True"
 _ERROR_PATH = re.compile(r" - at `\$(.*)`$")
@@ -82,6 +86,9 @@ def parse(arguments: Sequence[str]) -> Iterator[Override]:
             text = json.dumps([text] if found else _values(words))
         elif not found:
             text = words.pop(0) if words and not words[0].startswith("--") else _FLAG
+        if path[0] in WITHOUT_EFFECT:
+            _log.warning("--%s has no effect here", path[0])
+            continue
         _check_path(path, word)
         yield Override(path, text, word)
 
