@@ -46,7 +46,7 @@ venv-mindspore: $(MINDSPORE)/.installed
 $(MINDSPORE)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(MINDSPORE)
 	$(MINDSPORE)/bin/pip install --quiet --disable-pip-version-check mindspore==2.10.0 numpy==1.26.4 safetensors==0.7.0 \
-	  pytest pytest-timeout --editable '.[checkpoint,training]'
+	  pytest pytest-timeout --editable '.[checkpoint]'
 	@touch $@
 
 system: ## what the tests need of the machine: a real sshd, openssl, ps, a browser, Slurm

@@ -16,7 +16,7 @@ import msgspec
 from paceline.bench.outliers import find_outliers
 from paceline.bench.plan import Plan
 from paceline.bench.profile import examine
-from paceline.bench.provenance import cores, provenance
+from paceline.bench.provenance import busy_with_others, cores, provenance
 from paceline.bench.repetition import OnLog, StartError, measured, recorded
 from paceline.bench.result import (
     EnergyPart,
@@ -55,7 +55,8 @@ def new_directory(plan: Plan, wanted: Path | None) -> Path:
 def run_benchmark(plan: Plan, directory: Path, listeners: Listeners) -> tuple[Result, PacelineError | None]:
     """Everything below `directory`. The first failure ends it; sizes that were measured before it are not lost."""
     started = time.time()
-    warnings: list[str] = []
+    busy = busy_with_others() if plan.job.backend == "local" else None
+    warnings = [busy] if busy else []
     measurements: list[Measurement] = []
     failure: PacelineError | None = None
     for size in plan.sizes:
