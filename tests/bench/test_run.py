@@ -70,6 +70,7 @@ def test_nodes_that_train_alone_are_averaged_and_repetition_and_backend_can_be_c
     (run,) = said["measurements"][0]["repetitions"]
     assert run["throughput_list"] == [200.0, 202.0] and said["throughput_ratio"] == 201.0
     assert run["accuracy_list"] == [0.5, 0.5] and said["measurements"][0]["nodes"] == 2
+    assert said["measurements"][0]["per_rank"] == 100.5 and said["measurements"][0]["ranks"] == 4
 
 
 def test_worse_than_the_last_run_is_exit_code_5(described: Path) -> None:

@@ -23,7 +23,15 @@ def repetition(*cards: float) -> Repetition:
 def size(ranks: int, throughput: float, step: float = 0, **shares: float) -> Measurement:
     profile = ProfilePart(source="p", step_ms=step, shares=shares, diagnosis=None) if step else None
     part = SpreadPart(**vars_of(spread([throughput])))
-    return Measurement(ranks=ranks, nodes=1, throughput=part, accuracy=None, repetitions=(), profile=profile)
+    return Measurement(
+        ranks=ranks,
+        nodes=1,
+        per_rank=throughput / ranks,
+        throughput=part,
+        accuracy=None,
+        repetitions=(),
+        profile=profile,
+    )
 
 
 def test_spread_is_mean_and_sample_deviation() -> None:

@@ -99,6 +99,8 @@ class Measurement(Part, frozen=True):
 
     ranks: int
     nodes: int
+    per_rank: float
+    """Samples per second of one rank, mean over all and over the repetitions."""
     throughput: SpreadPart
     accuracy: SpreadPart | None
     repetitions: tuple[Repetition, ...]

@@ -133,6 +133,7 @@ def _measure(plan: Plan, size: int, directory: Path, listeners: Listeners, warni
     return Measurement(
         ranks=sum(len(node) for node in repetitions[-1].cards),
         nodes=job.nodes,
+        per_rank=statistics.fmean(card for each in repetitions for node in each.cards for card in node),
         throughput=_spread([each.throughput for each in repetitions]),
         accuracy=_accuracy(repetitions),
         repetitions=tuple(repetitions),
