@@ -50,7 +50,8 @@ def test_sizes_and_repetitions_give_one_result(described: Path) -> None:
     assert [each.throughput.mean for each in result.measurements] == [100.0, 170.0]
     assert [each.efficiency for each in result.measurements] == [1.0, 0.85]
     assert [(each.kind, each.name, each.runs) for each in result.largest.outliers] == [("rank", "1", 2)]
-    assert result.accuracy == 0.5 and result.average_power is None and result.dataload_start_time is None
+    assert result.accuracy == 0.5 and result.average_power is None and result.energy_consumption is None
+    assert result.dataload_start_time == "2026-11-17T02:00:00+00:00"
     assert result.proc_start_time and result.proc_end_time and result.total_start_time
     assert result.total_start_time <= result.proc_start_time <= result.proc_end_time <= (result.total_end_time or "")
     assert "2020-01-30" not in json.dumps(said)
@@ -172,3 +173,9 @@ def test_ctrl_c_stops_the_job_that_is_running(described: Path) -> None:
     (status,) = (described / "out" / "paceline-jobs").glob("*/state/status.json")
     assert read_json(status)["phase"] == "stopped"
     assert not (described / "out" / "result.json").exists()
+
+
+def test_a_job_that_takes_too_long_is_stopped(described: Path) -> None:
+    (described / "train.py").write_text("import time\ntime.sleep(250)\n")
+    done = paceline("bench", "run", describe(described, timeout_minutes=0.05), "--out", described / "out")
+    assert done.returncode == 2 and "stopped after 0.05 minutes" in done.stderr, done.stderr
