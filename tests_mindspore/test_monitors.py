@@ -46,28 +46,25 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("sink", [False, True])
-def test_a_real_training_leaves_what_a_config_asks_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, sink: bool
-) -> None:
+def test_a_real_training_leaves_what_a_config_asks_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trained, network = model()
     with caplog.at_level(logging.INFO), cloud_session(tmp_path / "run", str(tmp_path / "home")) as session:
         monitors = monitors_from_config(CALLBACKS, session)
-        trained.train(2, data(), callbacks=[as_callback(monitors)], dataset_sink_mode=sink)
+        trained.train(2, data(), callbacks=[as_callback(monitors)], dataset_sink_mode=False)
     point = find_resume_point(tmp_path / "home")
     assert (point.epoch, point.step, point.global_step) == (2, 6, 12)
     loaded = ms.load_checkpoint(str(tmp_path / "home" / point.files[0][0]))
     np.testing.assert_array_equal(loaded["weight"].asnumpy(), network.weight.asnumpy())
     assert int(loaded["epoch_num"].asnumpy()) == 2 and int(loaded["step_num"].asnumpy()) == 6
     assert loaded["moment1.weight"].shape == (2, 3)
-    fresh, again = model()
+    _, again = model()
     missing, _ = ms.load_param_into_net(again, loaded)
     assert not missing
     network_only = ms.load_checkpoint(str(tmp_path / "home" / "checkpoint_network" / "rank_0" / "dense_rank_0-network.ckpt"))
     assert set(network_only) == {"weight", "bias"}
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("{ Epoch:[")]
-    assert len(lines) == (2 if sink else 12) and lines[-1].startswith("{ Epoch:[  2/  2], step:[    6/    6], loss: ")
-    assert "lr: 0.00999999" in lines[-1] or "lr: 0.01" in lines[-1]
+    assert len(lines) == 12 and lines[-1].startswith("{ Epoch:[  2/  2], step:[    6/    6], loss: ")
+    assert "lr: 0.01," in lines[-1]
     assert list((tmp_path / "home" / "summary" / "rank_0").iterdir())
 
 
@@ -93,7 +90,7 @@ def test_training_goes_on_from_a_resume_point_as_if_it_had_never_stopped(tmp_pat
     ms.load_param_into_net(rest, loaded)
     ms.load_param_into_net(second._optimizer, loaded)
     with cloud_session(tmp_path / "run") as session:
-        train(second, 2, as_callback(monitors_from_config(save, session)), first=1)
+        train(second, 2, as_callback(monitors_from_config(save, session), initial_step=6), first=1)
     assert find_resume_point(tmp_path / "run").global_step == 12
     np.testing.assert_array_equal(rest.weight.asnumpy(), network.weight.asnumpy())
 
