@@ -72,7 +72,8 @@ class Monitored:
         """Counts the epoch."""
         for monitor in self.monitors:
             monitor.epoch_end(self.state)
-        self.state.epoch += 1
+        if not self.state.total_steps or self.state.step < self.state.total_steps:
+            self.state.epoch += 1  # what is saved at the very end belongs to the last epoch
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
