@@ -153,6 +153,8 @@ class Config(Section, frozen=True):
     parallel: Parallel = Parallel()
     parallel_config: ParallelConfig = ParallelConfig()
     context: Context = Context()
+    record: bool = False
+    """The light recorder, which may be on all the time."""
     profile: bool = False
     profile_start_step: int = 1
     profile_stop_step: int = 10

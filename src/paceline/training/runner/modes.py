@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +25,9 @@ from paceline.training.runner.schedule import Scale
 from paceline.training.runner.starting_weights import Arrays, choose_resume_point, read_files, read_weights
 from paceline.training.runner.training_loop import Batches, Progress, train
 from paceline.training.session import CloudSession, cloud_session
+
+if TYPE_CHECKING:
+    from paceline.profiling import Recorder
 
 _log = logging.getLogger("paceline")
 
@@ -102,7 +107,8 @@ def _run(config: Config, session: CloudSession, learner: Learner, shape: ModelSh
         loader = config.train_dataset.data_loader
         blocks = _blocks(config.train_dataset, session.inputs.get("train_dataset_dir"), shape, most=loader.num_samples)
         batches = Batches(blocks, config, learner.rank, learner.world_size)
-        train(config, learner, batches, progress, _monitors(config, session, learner))
+        with _recorder(config, session, progress) as recorder:
+            train(config, learner, batches, progress, _monitors(config, session, learner), recorder)
     if config.run_mode == "eval" or config.do_eval:
         _evaluate(config, session, learner, shape)
 
@@ -176,6 +182,20 @@ def _monitors(config: Config, session: CloudSession, learner: Learner) -> list[M
         found.append(TensorDump(dump, learner.model, session.ranks.local_rank))
     wanted = [each for each in config.callbacks if session.remote_save_url or not _is_upload(each)]
     return found + monitors_from_config(wanted, session, profile=config.profile_keys)
+
+
+@contextmanager
+def _recorder(config: Config, session: CloudSession, progress: Progress) -> Iterator[Recorder | None]:
+    """The light one, which may be on all the time: paceline diagnose output/light."""
+    if not config.record:
+        yield None
+        return
+    from paceline.profiling import Recorder
+
+    ranks = session.ranks
+    place = session.outputs.root / "light"
+    with Recorder(place, rank=ranks.rank, world_size=ranks.world_size, first_step=progress.step + 1) as recorder:
+        yield recorder
 
 
 def _is_upload(callback: Mapping[str, object]) -> bool:
