@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import random
-
 import subprocess
 import threading
 import time
@@ -56,7 +55,10 @@ def test_the_newest_are_kept_with_everything_needed_to_go_on(tmp_path: Path, for
     assert names(tmp_path) == [f"gpt_rank_0-3_2.{format}", f"gpt_rank_0-3_3.{format}"]
     for name, step in (("3_2", 10), ("3_3", 11)):
         found = weights_in(tmp_path / "checkpoint" / "rank_0" / f"gpt_rank_0-{name}.{format}")
-        told = {key: found[key].item() for key in ("epoch_num", "step_num", "global_step", "loss_scale", "global_batch_size")}
+        told = {
+            key: found[key].item()
+            for key in ("epoch_num", "step_num", "global_step", "loss_scale", "global_batch_size")
+        }
         assert told == {"epoch_num": 3, "step_num": int(name[2:]), "global_step": step, "loss_scale": 512.0,
                         "global_batch_size": 8}  # fmt: skip
         assert np.all(found["w"] == step) and np.all(found["exp_avg.w"] == 2 * step)
@@ -221,4 +223,3 @@ def test_wrong_words_are_said_at_once(tmp_path: Path) -> None:
         train(tmp_path, 1, ranks=Ranks(0, 2, 0, 2), save_checkpoint_steps=0, save_checkpoint_seconds=5)
     with pytest.raises(UsageError, match="checkpoint_format"):
         CheckpointMonitor(checkpoint_format="pickle")
-

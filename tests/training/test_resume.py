@@ -91,9 +91,7 @@ def test_a_newest_that_is_not_whole_is_skipped_and_said(tmp_path: Path, how: str
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "gone", "empty", "not committed", "another start"])
-def test_the_same_in_a_bucket_without_reading_files(
-    faulty: str, proxy: object, tmp_path: Path, how: str
-) -> None:
+def test_the_same_in_a_bucket_without_reading_files(faulty: str, proxy: object, tmp_path: Path, how: str) -> None:
     save(tmp_path / "c", 3, [(1, 1), (2, 1), (3, 1)])
     broken(tmp_path / "c", how)
     url = f"s3://{faulty}/run"

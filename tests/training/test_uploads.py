@@ -64,7 +64,9 @@ def test_a_store_that_does_not_answer_is_said_and_gets_everything_later(
 ) -> None:
     proxy.fault = lambda _: fault
     url = f"s3://{faulty}/run"
-    training = Training(tmp_path / "run", url=url, steps=30, seconds=0.002, hold=29, patience=0.5, monitors=[SAVE, SEND])
+    training = Training(
+        tmp_path / "run", url=url, steps=30, seconds=0.002, hold=29, patience=0.5, monitors=[SAVE, SEND]
+    )
     training.until(lambda: told(tmp_path / "run").get("failures", 0) >= 2)
     training.until(lambda: training.step == 29)  # it went on all the time
     proxy.fault = lambda _: None

@@ -1,7 +1,8 @@
 """SIGTERM as the end of a session: an exception in the main thread, or, when that is deep in native code, a thread.
 
 Python runs signal handlers only between two lines of Python; a compiled graph may compute for minutes. The wake-up pipe
-is written by the C handler at once, so a thread can see the signal and bring the outputs home itself.
+is written by the C handler at once, so a thread can see the signal and bring the outputs home itself. A child that was
+forked a moment ago shares that pipe: so the thread first asks the main thread, by another signal, whether it is stuck.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 from paceline.training.telling import log
 
 EXIT_CODE = 128 + signal.SIGTERM
+_PROBE = signal.SIGURG
+_ANSWER = 2.0
 _installed: list[TermSignal] = []
 
 
@@ -28,12 +31,16 @@ class TermSignal:
         self._wake_before = -1
         self._pipe: tuple[int, int] | None = None
         self._unwinding = threading.Event()
+        self._answered = threading.Event()
+        self._process = os.getpid()
+        self._probe_before: Any = None
 
     def install(self) -> bool:
         """False outside of the main thread, where Python takes no handlers."""
         if threading.current_thread() is not threading.main_thread():
             return False
         self._before = signal.signal(signal.SIGTERM, self._handle)
+        self._probe_before = signal.signal(_PROBE, lambda *_: self._answered.set())
         self._pipe = os.pipe()
         for end in self._pipe:
             os.set_blocking(end, False)
@@ -54,6 +61,7 @@ class TermSignal:
         _installed.remove(self)
         signal.set_wakeup_fd(self._wake_before)
         signal.signal(signal.SIGTERM, self._before if self._before is not None else signal.SIG_DFL)
+        signal.signal(_PROBE, self._probe_before if self._probe_before is not None else signal.SIG_DFL)
         os.write(self._pipe[1], b"\0")  # ends the thread
         os.close(self._pipe[1])
         self._pipe = None
@@ -61,10 +69,15 @@ class TermSignal:
     def forget(self) -> None:
         """In a forked child (a data loader's worker): its SIGTERM is no business of the session."""
         signal.set_wakeup_fd(-1)
+        signal.signal(_PROBE, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._pipe = None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a child, before it could forget
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
         if self._unwinding.is_set():
             log.warning("SIGTERM again: outputs are already on their way")
             return
@@ -72,11 +85,16 @@ class TermSignal:
         log.warning("SIGTERM: ending, outputs are brought home")
         raise SystemExit(EXIT_CODE)
 
+    def _is_stuck(self) -> bool:
+        self._answered.clear()
+        os.kill(os.getpid(), _PROBE)
+        return not self._answered.wait(_ANSWER) and not self._unwinding.is_set()
+
     def _watch(self, pipe: int) -> None:
         while data := os.read(pipe, 64):
             if 0 in data:
                 break
-            if signal.SIGTERM in data and not self._unwinding.wait(self._grace):
+            if signal.SIGTERM in data and not self._unwinding.wait(self._grace) and self._is_stuck():
                 log.warning("SIGTERM: training does not get out of its step; outputs are brought home beside it")
                 self._rescue()
                 os._exit(EXIT_CODE)
