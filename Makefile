@@ -46,12 +46,14 @@ venv-mindspore: $(MINDSPORE)/.installed
 $(MINDSPORE)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(MINDSPORE)
 	$(MINDSPORE)/bin/pip install --quiet --disable-pip-version-check mindspore==2.10.0 numpy==1.26.4 safetensors==0.7.0 \
-	  pytest pytest-timeout --editable '.[checkpoint,training]'
+	  pytest pytest-timeout --editable '.[checkpoint]'
 	@touch $@
 
-system: ## what the tests need of the machine: a real sshd, openssl, ps, a browser
+system: ## what the tests need of the machine: a real sshd, openssl, ps, a browser, Slurm
 	@[ -x /usr/sbin/sshd ] && command -v openssl >/dev/null && command -v ps >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq openssh-server openssl procps >/dev/null; }
+	@command -v sbatch >/dev/null && [ -x /usr/sbin/slurmctld -a -x /usr/sbin/slurmd -a -x /usr/sbin/munged ] || \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends munge slurmctld slurmd slurm-client >/dev/null; }
 	@command -v chromium >/dev/null && ls /usr/share/fonts/truetype/wqy >/dev/null 2>&1 || \
 	  { apt-get update -qq && apt-get install -y -qq chromium fonts-wqy-zenhei >/dev/null; }
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from paceline.errors import FormatError, PacelineError, UsageError
 
+# Training jobs import this module too: nothing is loaded that only a type checker, or a later call, needs.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from paceline.run.index import Progress
     from paceline.run.run import Run
 

@@ -15,7 +15,7 @@ from paceline.advice.finding import SEVERITIES
 from paceline.advice.hardware import load_hardware, usual_hardware
 from paceline.advice.own_rules import own_rule
 from paceline.advice.present import as_json
-from paceline.analysis.steps import step_shares
+from paceline.analysis.steps import shares_of, step_shares
 from paceline.cli.language import Language, is_chinese
 from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened
 from paceline.errors import PacelineError, UsageError
@@ -76,7 +76,10 @@ def diagnose(
         diagnosis = examine(run, steps=chosen, hardware=profile, own_rules=own_rules)
         public = {each: as_json(diagnosis, each) for each in ("en", "zh")}
         report = report_data(run, public, nominal=profile.nominal_speeds) if places.html or mask_hosts else None
-        shares = None if places.silent else step_shares(run, tuple(diagnosis.run["steps"]))
+        if report is not None:
+            shares = shares_of(report.tables["breakdown"])
+        else:
+            shares = {} if places.silent else step_shares(run, tuple(diagnosis.run["steps"]))
     if report is not None and mask_hosts:
         report = masked(report)
         public = {each: dict(report.diagnoses[each]) for each in public}

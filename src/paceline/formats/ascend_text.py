@@ -24,7 +24,7 @@ from paceline.formats.ascend_identity import Identity, read_identity
 from paceline.formats.ascend_trace import read_steps, read_trace_counters, read_trace_view
 from paceline.formats.light import is_light
 from paceline.formats.minddata import minddata_sections
-from paceline.formats.mindspore_cpu import cpu_sections
+from paceline.formats.mindspore_cpu import cpu_sections, tells_steps
 from paceline.formats.reader import Part, Section
 from paceline.storage.tree import File, Tree, parent_of
 
@@ -111,7 +111,7 @@ def _rank_of(tree: Tree, profile: str) -> int | None:
 def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> Iterator[Section]:
     yield _identity(tree, profile, files)
     steps, trace = files.get("step_trace_time.csv"), files.get("trace_view.json")
-    if steps or trace:
+    if (steps or trace) and not tells_steps(files, rank):
         read_split = partial(read_steps, steps.path if steps else None, trace.path if trace else None)
         yield Section("steps", frozenset({"steps"}), _given(steps, trace), read_split, parsed=0.02)
     if trace:

@@ -104,7 +104,7 @@ class Profiler(TrainingCallback):
             warn("The profiler has not started. Do not turn off again in the closed state.")
             return
         self._running = False
-        if self._scheduled or self._window:
+        if self._wanted and (self._scheduled or self._window):
             self._recordings.warn_if_cut_short(self.step_num)
         self._recordings.close(self._metadata.values(), self._trace_ready)
 

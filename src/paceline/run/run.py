@@ -30,6 +30,8 @@ from paceline.tables import TABLES
 
 TABLE_NAMES = (*TABLES, "links")
 _SMALL = frozenset({"ranks", "groups", "transfers", "collectives"})
+_KEPT_IN_MEMORY = 1_000_000
+"""Collectives up to this many are held in memory: most analyses read them."""
 
 
 class Run:
@@ -60,6 +62,9 @@ class Run:
         self._warnings += [Warning(None, None, text) for text in self._tree.unreadable]
         self._store = open_store_at(store or store_directory(source))
         self._loaded: frozenset[str] = frozenset()
+        self._noticed: list[Warning] | None = None
+        self._scans: dict[str, str | None] = {}
+        self._kinds: dict[str, str] = {}
         self.connection = duckdb.connect()
         self.connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
         # Joins of many ranks may outgrow the memory; beside the store there is room, in the user's directory there is not.
@@ -103,7 +108,9 @@ class Run:
     def warnings(self) -> list[Warning]:
         """Everything missing or odd that was noticed so far."""
         self.load(["ranks"])
-        return self._all_warnings() + check_run(self.connection, steps="steps" in self._loaded)
+        if self._noticed is None:
+            self._noticed = self._all_warnings() + check_run(self.connection, steps="steps" in self._loaded)
+        return list(self._noticed)
 
     @property
     def formats(self) -> list[str]:
@@ -133,16 +140,30 @@ class Run:
         return [name for name in TABLE_NAMES if name in words]
 
     def _create_views(self) -> None:
-        for name, table in TABLES.items():
-            stored = self._store.scan(name) if name in self._loaded else None
-            columns = ", ".join(f'NULL::{column.type} AS "{column.name}"' for column in table.columns)
-            self.connection.execute(f"CREATE OR REPLACE VIEW raw.{name} AS {stored or f'SELECT {columns} WHERE false'}")
+        scans = {name: self._store.scan(name) if name in self._loaded else None for name in TABLES}
+        changed = {name for name in TABLES if name not in self._scans or scans[name] != self._scans[name]}
+        for name in sorted(changed):
+            self._create_raw(name, scans[name])
+        self._scans, self._noticed = scans, None
         self._fill_notes()
-        self._fill_clock()
-        self._fill_inferred()
-        self.connection.execute(f"CREATE OR REPLACE TABLE members AS {views.MEMBERS}")
+        if changed & _SMALL:
+            self._fill_clock()
+            self._fill_inferred()
+            self.connection.execute(f"CREATE OR REPLACE TABLE members AS {views.MEMBERS}")
         for name in TABLE_NAMES:
-            self.connection.execute(f"CREATE OR REPLACE VIEW {name} AS {views.public(name)}")
+            if name in changed or name in ("ranks", "links") or changed & _SMALL:
+                self._create_public(name)
+
+    def _create_raw(self, name: str, stored: str | None) -> None:
+        columns = ", ".join(f'NULL::{column.type} AS "{column.name}"' for column in TABLES[name].columns)
+        self.connection.execute(f"CREATE OR REPLACE VIEW raw.{name} AS {stored or f'SELECT {columns} WHERE false'}")
+
+    def _create_public(self, name: str) -> None:
+        """Views, but for what is small and asked for all the time: planning `ranks` alone takes longer than most questions."""
+        kept = name == "ranks" or (name == "collectives" and self._store.rows(name) <= _KEPT_IN_MEMORY)
+        self.connection.execute(f"DROP {self._kinds.pop(name, 'VIEW')} IF EXISTS {name}")
+        self._kinds[name] = "TABLE" if kept else "VIEW"
+        self.connection.execute(f"CREATE {self._kinds[name]} {name} AS {views.public(name)}")
 
     def _fill_parts(self, parts: list[Part]) -> None:
         self.connection.execute("CREATE TABLE parts (rank BIGINT, format VARCHAR, path VARCHAR)")

@@ -24,7 +24,7 @@ from paceline.run.places import Target, bring_home, send
 from paceline.storage.cache import cache_name, cache_root
 from paceline.storage.location import is_remote, parse
 
-READ_VERSION = 2
+READ_VERSION = 3
 """Raise it when a reader or a table changes meaning: stores made before are read anew."""
 
 
@@ -122,6 +122,10 @@ class Store:
         names = ", ".join("'" + str(self.data / name).replace("'", "''") + "'" for name in sorted(files))
         where = f" WHERE _unit NOT IN ({', '.join(map(str, sorted(stale)))})" if stale else ""
         return f"SELECT * EXCLUDE (_unit) FROM read_parquet([{names}]){where}"
+
+    def rows(self, table: str) -> int:
+        """Rows stored for a table, stale ones among them."""
+        return sum(file.rows for file in self.manifest.files.values() if file.table == table)
 
     def _load(self) -> Manifest:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.profiling.output import Order, StepSpan, add_metadata
+from paceline.profiling.output import Order, StepSpan, add_metadata, recording_directory
 from paceline.profiling.recorder import Recorder
 from paceline.profiling.scheduling import ProfilerAction
 
@@ -51,7 +51,7 @@ class LightBackend:
         assert self._order is not None
         identity = self._order.identity
         self._recorder = Recorder(
-            self._order.directory,
+            recording_directory(self._order, "ms"),
             rank=identity.rank,
             world_size=identity.world_size,
             job=identity.job or None,

@@ -67,8 +67,8 @@ class Framework(Protocol):
 
     def peer_of(self, group: Any, rank: int | None, group_rank: int | None) -> int | None: ...
 
-    def runs_later(self, tensor: Any) -> bool:
-        """Whether calls with this tensor only queue work for a device."""
+    def message(self, tensors: Any) -> tuple[int | None, bool]:
+        """Bytes of a tensor (or list), and whether calls with it only queue work for a device."""
         ...
 
     def synchronise(self) -> None:
@@ -97,8 +97,10 @@ NOWHERE = Argument("", 1 << 30)
 class Calls:
     """Replaces functions of one module, and puts the plain ones back."""
 
-    def __init__(self, recorder: Recorder, framework: Framework) -> None:
+    def __init__(self, recorder: Recorder, framework: Framework, *, guarded: bool = False) -> None:
         self.recorder, self.framework = recorder, framework
+        self.guarded = guarded
+        """Whether functions stood in for call each other by names that are replaced too."""
         self.unwaited: dict[int, Talk] = {}
         """By id of the handle; the handles themselves are not kept alive, for they hold tensors."""
         self.busy: set[int] = set()
@@ -134,37 +136,43 @@ class Calls:
         message = find("tensor") if message is NOWHERE and tensors else message
         rank, group_rank = _peers(op, find)
         recorder, framework, busy = self.recorder, self.framework, self.busy
+        peered, begin, end, guarded = rank is not NOWHERE, self.begin, self.end, self.guarded
 
+        # Called from cold caches between two stretches of computing: every call less counts.
         @functools.wraps(plain)
         def stand_in(*args: Any, **kwargs: Any) -> Any:
-            thread = get_ident()
-            if thread in busy or not recorder.running:
+            if not recorder.running or (guarded and get_ident() in busy):
                 return plain(*args, **kwargs)
-            tensor = message.of(args, kwargs)
-            where = group.of(args, kwargs)
-            peer = framework.peer_of(where, rank.of(args, kwargs), group_rank.of(args, kwargs))
-            talk = self.begin(op, where, tensor, peer)
-            busy.add(thread)
+            where = args[group.place] if group.place < len(args) else kwargs.get("group")
+            peer = framework.peer_of(where, rank.of(args, kwargs), group_rank.of(args, kwargs)) if peered else None
+            talk = begin(op, where, message.of(args, kwargs), peer)
+            if guarded:
+                busy.add(get_ident())
             try:
                 result = plain(*args, **kwargs)
             except BaseException:
                 talk.finish()
                 raise
             finally:
-                busy.discard(thread)
-            self.end(talk, result)
+                if guarded:
+                    busy.discard(get_ident())
+            if result is None and not talk.exact:
+                talk.finish()
+            else:
+                end(talk, result)
             return result
 
         setattr(stand_in, PLAIN, plain)
         return stand_in
 
     def begin(self, op: str, group: Any, tensor: Any, peer: int | None) -> Talk:
-        later = tensor is not None and self.framework.runs_later(_first(tensor))
-        exact = later and self.recorder.is_exact
+        framework, recorder = self.framework, self.recorder
+        size, later = framework.message(tensor)
+        exact = later and recorder.is_exact
         if exact:
-            self.framework.synchronise()
-        talk = self.recorder.talk(op, self.framework.group_of(group), _size(tensor), peer)
-        talk.later, talk.exact = later, exact
+            framework.synchronise()
+        talk = Talk(op, framework.group_of(group), size, peer, later, exact)
+        recorder.current.take(talk)
         return talk
 
     def end(self, talk: Talk, result: Any) -> None:
@@ -220,15 +228,15 @@ def _peers(op: str, find: Callable[[str], Argument]) -> tuple[Argument, Argument
     return NOWHERE, NOWHERE
 
 
-def _first(tensors: Any) -> Any:
+def first_of(tensors: Any) -> Any:
     while isinstance(tensors, (list, tuple)) and tensors:
         tensors = tensors[0]
     return tensors
 
 
-def _size(tensors: Any) -> int | None:
+def size_of(tensors: Any) -> int | None:
     """Bytes of a tensor, or of all in a list (of lists); None where there is none."""
     if isinstance(tensors, (list, tuple)):
-        return sum(_size(tensor) or 0 for tensor in tensors)
+        return sum(size_of(tensor) or 0 for tensor in tensors)
     size = getattr(tensors, "nbytes", None)
     return size if type(size) is int else None

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import UsageError
+from paceline.profiling.recorder.step import Talk
 
 if TYPE_CHECKING:
     from paceline.profiling.recorder.recorder import Recorder
@@ -29,8 +30,8 @@ def record_buckets(recorder: Recorder, hooks: TorchHooks, model: Any) -> None:
 
     def sum_up(_: object, bucket: Any) -> Any:
         buffer = bucket.buffer()
-        talk = recorder.talk("all_reduce", name, buffer.nbytes)
-        talk.later = hooks.runs_later(buffer)
+        talk = Talk("all_reduce", name, buffer.nbytes, later=not buffer.is_cpu)
+        recorder.current.take(talk)
         last = bucket.is_last()
         work = group.allreduce([buffer.mul_(share)], _sum(dist))
 

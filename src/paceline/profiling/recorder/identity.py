@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +40,7 @@ def identify(rank: int | None = None, world_size: int | None = None, job: str | 
     if rank < 0 or world_size < 1:
         raise UsageError(f"rank {rank} of {world_size}: no such rank", hint="ranks count from 0")
     named = job if job is not None else os.environ.get("PACELINE_JOB") or _agreed(torch) or _from_launcher()
-    return Identity(rank, world_size, _number(_DEVICE), socket.gethostname(), named, os.getpid())
+    return Identity(rank, world_size, _number(_DEVICE), os.uname().nodename, named, os.getpid())
 
 
 def _running_torch() -> Any:
@@ -57,7 +55,7 @@ def _agreed(torch: Any) -> str:
         return ""
     try:
         store = torch.distributed_c10d._get_default_store()
-        return bytes(store.compare_set(_STORE_KEY, "", uuid.uuid4().hex[:12])).decode()
+        return bytes(store.compare_set(_STORE_KEY, "", os.urandom(6).hex())).decode()
     except (AttributeError, RuntimeError, NotImplementedError):
         return ""  # some stores cannot compare; then the launcher's variables have to do
 

@@ -1,23 +1,19 @@
 """An append-only log in segments: bounded in memory and on disk, written by a thread, readable after kill -9.
 
-Lines wait in memory until `write` is called (twice a second); the oldest are dropped, and counted, when the disk does
-not take them. A segment that is full is closed and a new one begun; the oldest beyond `kept` are removed, and these are
-only ever files this process has made.
+Lines wait in memory until `write` is called (twice a second, by one thread at a time); the oldest are dropped, and
+counted, when the disk does not take them. A segment that is full is closed and a new one begun; the oldest beyond
+`kept` are removed, and these are only ever files this process has made.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-MOST_PENDING = 4096
-PATIENCE = 5.0
-"""Seconds a flush waits for another one that is under way, e.g. on a file system that hangs."""
-_LOGGER = logging.getLogger("paceline.recorder")
+MOST_PENDING = 32 << 20
+"""Characters."""
 
 
 class SegmentedLog:
@@ -28,8 +24,8 @@ class SegmentedLog:
     ) -> None:
         self.directory, self.name = directory, name
         self._head, self._lines, self._size, self._kept = head, lines, size, kept
-        self._pending: deque[str] = deque(maxlen=MOST_PENDING)
-        self._lock = threading.RLock()
+        self._pending: deque[str] = deque()
+        self._waiting = 0
         self._file = -1
         self._number = 0
         self._in_segment = self._bytes = 0
@@ -39,26 +35,22 @@ class SegmentedLog:
         """Lines that were dropped because the disk did not take them in time."""
 
     def append(self, line: str) -> None:
-        """Called by the training thread: no lock, no system call."""
-        if len(self._pending) == MOST_PENDING:
-            self.lost += 1
         self._pending.append(line)
+        self._waiting += len(line)
+        while self._waiting > MOST_PENDING and self._pending:
+            self._waiting -= len(self._pending.popleft())
+            self.lost += 1
 
-    def write(self) -> bool:
-        """Hand everything over to the operating system; False when another flush hangs or the disk refuses."""
-        if not self._lock.acquire(timeout=PATIENCE):
-            return False
+    def write(self) -> None:
+        """Hand everything over to the operating system; what it refuses is said once, and training goes on."""
         try:
             if self._file < 0:
                 self._begin()
             while self._pending:
                 self._write_some()
-            return True
+            self._waiting = 0
         except OSError as error:
             self._complain(error)
-            return False
-        finally:
-            self._lock.release()
 
     def segments(self) -> list[Path]:
         """Those on disk, oldest first."""
@@ -67,16 +59,15 @@ class SegmentedLog:
 
     def close(self) -> None:
         self.write()
-        with self._lock:
-            if self._file >= 0:
-                os.close(self._file)
-            self._file = -1
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
 
     def _write_some(self) -> None:
         """As many lines as the segment still takes."""
         if self._in_segment >= self._lines or self._bytes >= self._size:
             self._begin()
-        taken = []
+        taken: list[str] = []
         while self._pending and len(taken) < self._lines - self._in_segment:
             taken.append(self._pending.popleft())
         data = "".join(taken).encode()
@@ -110,4 +101,9 @@ class SegmentedLog:
     def _complain(self, error: OSError) -> None:
         if not self._complained:
             self._complained = True
-            _LOGGER.warning("%s: cannot be written (%s); training goes on, recording has gaps", self.directory, error)
+            import logging
+
+            logging.getLogger("paceline.recorder").warning(
+                "%s: cannot be written (%s); training goes on, recording has gaps",
+                self.directory, error,
+            )  # fmt: skip

@@ -12,7 +12,7 @@ import zlib
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from paceline.profiling.recorder.calls import FUNCTIONS, Calls
+from paceline.profiling.recorder.calls import FUNCTIONS, Calls, size_of
 
 if TYPE_CHECKING:
     from paceline.profiling.recorder.recorder import Recorder
@@ -42,7 +42,7 @@ class MindSporeHooks:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._groups: dict[str, str] = {}
-        self.calls = Calls(recorder, self)
+        self.calls = Calls(recorder, self, guarded=True)
         for name in _MODULES:
             if name in sys.modules:
                 self.calls.watch(sys.modules[name], FUNCTIONS | {"batch_isend_irecv": ("send_receive", "")})
@@ -64,8 +64,8 @@ class MindSporeHooks:
     def peer_of(self, group: Any, rank: int | None, group_rank: int | None) -> int | None:
         return rank
 
-    def runs_later(self, tensor: Any) -> bool:
-        return True
+    def message(self, tensors: Any) -> tuple[int | None, bool]:
+        return size_of(tensors), True
 
     def synchronise(self) -> None:
         mindspore: Any = sys.modules["mindspore"]

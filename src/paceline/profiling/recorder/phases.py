@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from paceline.profiling.recorder.step import DATA_WAIT
+from paceline.profiling.recorder.step import MOST_PHASES
 
 if TYPE_CHECKING:
     from paceline.profiling.recorder.recorder import Recorder
@@ -20,29 +20,26 @@ _LONGEST = 100
 class Phase:
     """Enter and leave it as often as wanted; one object per name is kept, because making them would cost more."""
 
-    __slots__ = ("_quoted", "_recorder", "_starts", "_waits", "name")
+    __slots__ = ("_quoted", "_recorder", "name", "starts")
 
     def __init__(self, recorder: Recorder, name: str) -> None:
         self._recorder, self.name = recorder, name
         self._quoted = json.dumps(name[:_LONGEST])
-        self._waits = name == DATA_WAIT
-        self._starts: list[int] = []
+        self.starts: list[int] = []
+        """When it was entered; empty: it is not open."""
 
     def __enter__(self) -> Phase:
-        self._recorder.within.append(self.name)
-        self._starts.append(perf_counter_ns())
+        self.starts.append(perf_counter_ns())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        end = perf_counter_ns()
-        start, step = self._starts.pop(), self._recorder.current
-        if self._recorder.within:
-            self._recorder.within.pop()
-        step.phase(self._quoted, max(start, step.start), end)
-        if self._waits:
-            step.waited += end - max(start, step.start)
+        phases = self._recorder.current.phases
+        if len(phases) < MOST_PHASES:
+            phases.append((self._quoted, self.starts.pop(), perf_counter_ns()))
+        else:
+            self.starts.pop()
 
 
 class Waiting(Generic[Batch]):

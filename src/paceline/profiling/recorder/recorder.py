@@ -10,6 +10,7 @@ with Recorder("runs/today") as recorder:
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -33,6 +34,11 @@ SEGMENT_BYTES = 16 << 20
 SUMMARY_STEPS = 50_000
 SUMMARY_KEPT = 4
 _RECENT = 65
+ROOM = 2048
+"""Steps and collectives that may wait for the thread; it is woken then, and steps beyond four times as many lose their
+details, or get lost."""
+PATIENCE = 5.0
+"""Seconds a flush waits for another one that is under way, e.g. on a file system that hangs."""
 
 Batch = TypeVar("Batch")
 Group = tuple[tuple[int, ...], str]
@@ -68,16 +74,18 @@ class Recorder:
         self._steps, self._collectives, self._exact_every = steps, collectives, exact_every
         self._stall = stall or StallLimit()
         self.current = Step(first_step, 0)
-        self.within: list[str] = []
-        """Phases that are open, outermost first."""
         self.durations: deque[int] = deque(maxlen=_RECENT)
         self.groups: dict[str, Group] = {}
+        self._finished: deque[Step] = deque(maxlen=4 * ROOM)
+        self._added = self._taken = 0
+        """Steps and collectives that were handed to the thread (counted by the training), and that it took."""
+        self._writing = threading.RLock()
         self.identity: Identity | None = None
         self.directory: Path | None = None
         """Where this rank's files lie; known after `start`."""
         self._phases: dict[str, Phase] = {}
         self._memory: tuple[int, ...] | None = None
-        self._origin = self._started = 0
+        self._origin = self._started = self._lost = 0
         self.running = False
         """Between `start` and `close`; read by every hook."""
 
@@ -112,11 +120,11 @@ class Recorder:
         if number is not None:
             done.number = number
         self.current = Step(done.number + 1, now)
-        self.durations.append(now - done.start)
-        line, summary = done.lines(now, self._origin, self._memory)
-        self._memory = None
-        self._log.append(line)
-        self._summary.append(summary)
+        done.end, done.memory, self._memory = now, self._memory, None
+        self._added += len(done.talks) + 1
+        if self._added - self._taken > ROOM:
+            self._make_room(done)
+        self._finished.append(done)
 
     def phase(self, name: str) -> Phase:
         """A context manager for a stretch of the step: data_wait, forward, backward, forward_backward, tail, any name."""
@@ -166,9 +174,11 @@ class Recorder:
 
     # -- what hooks, watchdog and endings call -----------------------------------------------------------------------
 
-    def talk(self, op: str, group: str, size: int | None, peer: int | None = None) -> Talk:
-        """A collective begins on this rank."""
-        return self.current.talk(op, group, size, peer)
+    @property
+    def within(self) -> list[str]:
+        """Phases that are open, outermost first."""
+        entered = [(start, phase.name) for phase in list(self._phases.values()) for start in list(phase.starts)]
+        return [name for _, name in sorted(entered)]
 
     def blocked(self, talk: Talk, waited: int) -> None:
         """The training thread stood still for `waited` ns until this collective was done."""
@@ -192,14 +202,25 @@ class Recorder:
         """Something that happens once: a stall, an exception, the end."""
         where = {"event": kind, "t": perf_counter_ns() - self._origin, "step": self.current.number, "text": text[:2000]}
         self._log.append(json.dumps(where) + "\n")
+        self._summary.append(json.dumps([kind, self.current.number, text[:300]]) + "\n")
 
     def sample_memory(self) -> None:
         self._memory = (perf_counter_ns() - self._origin, *memory_now())
 
     def write(self) -> None:
-        """Lines that wait in memory go to the files."""
-        self._log.write()
-        self._summary.write()
+        """Finished steps become lines, and lines go to the files; given up where another thread hangs in the disk."""
+        if not self._writing.acquire(timeout=PATIENCE):
+            return
+        try:
+            for _ in range(len(self._finished)):  # those that end meanwhile are the next round's
+                self._write_step(self._finished.popleft())
+            if self._log.lost > self._lost:
+                self._lost = self._log.lost
+                self.event("lost", f"{self._lost} steps so far could not be written in time")
+            self._log.write()
+            self._summary.write()
+        finally:
+            self._writing.release()
 
     # -- how it is written -------------------------------------------------------------------------------------------
 
@@ -213,6 +234,25 @@ class Recorder:
         if kind == "steps":
             head["groups"] = {name: {"ranks": ranks, "called": called} for name, (ranks, called) in self.groups.items()}
         return json.dumps(head) + "\n"
+
+    def _write_step(self, step: Step) -> None:
+        line, summary = step.lines(self._origin)
+        self._taken += len(step.talks) + 1
+        self.durations.append(step.end - step.start)
+        self._log.append(line)
+        self._summary.append(summary)
+
+    def _make_room(self, done: Step) -> None:
+        """Steps end faster than they are written: hurry, and keep no details where that does not help."""
+        self._watchdog.wake()
+        if self._added - self._taken > 4 * ROOM:
+            self._added -= len(done.talks)
+            done.left_out += len(done.talks)
+            done.blocked_more += sum(talk.blocked for talk in done.talks)
+            done.talks = []
+        if len(self._finished) == self._finished.maxlen:
+            self._taken += 1
+            self._log.lost += 1
 
     def _summary_head(self, segment: int) -> str:
         return self._head(segment, "summary")

@@ -7,7 +7,8 @@ The step's line, for the ring of the last steps (times in ns; "t" since the sess
      "c": [["all_reduce", "0@1b2c", 3456, 210345, 4096, 210345, null]],   collectives: see Talk
      "m": [t, allocated, reserved, resident], "more": [left out, their blocked time]}
 
-and one array for the summary: [step, t, d, blocked in collectives, data wait, bytes sent].
+and one array for the summary: [step, t, d, blocked in collectives, data wait, bytes sent]. Events are written to both,
+to the summary as [kind, step, text].
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ MOST_PHASES = 256
 MOST_COLLECTIVES = 2048
 """Per step; what exceeds them is counted, not kept, so that a step is bounded in memory."""
 DATA_WAIT = "data_wait"
+_DATA_WAIT = f'"{DATA_WAIT}"'
 
 
 class Talk:
@@ -25,14 +27,16 @@ class Talk:
 
     __slots__ = ("blocked", "bytes", "end", "exact", "group", "later", "op", "peer", "start")
 
-    def __init__(self, op: str, group: str, size: int | None, peer: int | None) -> None:
+    def __init__(
+        self, op: str, group: str, size: int | None, peer: int | None = None, later: bool = False, exact: bool = False
+    ) -> None:
         self.op, self.group, self.bytes, self.peer = op, group, size, peer
+        self.later, self.exact = later, exact
+        """Whether the call only queues work for a device, and whether that was waited for all the same."""
         self.blocked = 0
         """ns for which the calling thread stood still."""
         self.end = 0
         """0: not known (yet)."""
-        self.later = self.exact = False
-        """Whether the call only queues work for a device, and whether that was waited for all the same."""
         self.start = perf_counter_ns()
 
     def finish(self) -> None:
@@ -46,37 +50,34 @@ class Talk:
 class Step:
     """The step that is going on."""
 
-    __slots__ = ("blocked_more", "left_out", "number", "phases", "start", "talks", "waited")
+    __slots__ = ("blocked_more", "end", "left_out", "memory", "number", "phases", "start", "talks")
 
     def __init__(self, number: int, start: int) -> None:
         self.number, self.start = number, start
         self.phases: list[tuple[str, int, int]] = []
         """(name as JSON, start, end)."""
         self.talks: list[Talk] = []
-        self.waited = 0
-        """ns of waiting for data."""
-        self.left_out = self.blocked_more = 0
+        self.end = self.left_out = self.blocked_more = 0
+        self.memory: tuple[int, ...] | None = None
 
-    def talk(self, op: str, group: str, size: int | None, peer: int | None = None) -> Talk:
+    def take(self, talk: Talk) -> None:
         """A collective begins."""
-        talk = Talk(op, group, size, peer)
         if len(self.talks) < MOST_COLLECTIVES:
             self.talks.append(talk)
         else:
             self.left_out += 1
-        return talk
 
-    def phase(self, quoted: str, start: int, end: int) -> None:
-        if len(self.phases) < MOST_PHASES:
-            self.phases.append((quoted, start, end))
-
-    def lines(self, end: int, origin: int, memory: tuple[int, ...] | None) -> tuple[str, str]:
-        """The line for the ring and the line for the summary."""
-        start, talks = self.start, self.talks
-        blocked = sent = 0
+    def lines(self, origin: int) -> tuple[str, str]:
+        """The line for the ring and the line for the summary; made by the recorder's thread, not by the training's."""
+        start, end, talks = self.start, self.end, self.talks
+        blocked = sent = waited = 0
         parts = [f'{{"step":{self.number},"t":{start - origin},"d":{end - start}']
         if self.phases:
-            phases = [f"[{name},{began - start},{done - began}]" for name, began, done in self.phases]
+            phases = []
+            for name, entered, done in self.phases:
+                began = max(entered, start)  # entered in the step before: that part is lost
+                phases.append(f"[{name},{began - start},{done - began}]")
+                waited += done - began if name == _DATA_WAIT else 0
             parts.append(f'"p":[{",".join(phases)}]')
         if talks:
             spelled = []
@@ -85,12 +86,12 @@ class Step:
                 sent += talk.bytes or 0
                 spelled.append(_spelled(talk, start))
             parts.append(f'"c":[{",".join(spelled)}]')
-        if memory:
-            parts.append(f'"m":[{",".join(map(_number, memory))}]')
+        if self.memory:
+            parts.append(f'"m":[{",".join(map(_number, self.memory))}]')
         if self.left_out or self.blocked_more:
             parts.append(f'"more":[{self.left_out},{self.blocked_more}]')
         blocked = min(blocked + self.blocked_more, end - start)
-        summary = f"[{self.number},{start - origin},{end - start},{blocked},{self.waited},{sent}]\n"
+        summary = f"[{self.number},{start - origin},{end - start},{blocked},{waited},{sent}]\n"
         return ",".join(parts) + "}\n", summary
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from paceline.profiling.recorder.calls import Calls, plain_of
+from paceline.profiling.recorder.calls import Calls, first_of, plain_of, size_of
 
 if TYPE_CHECKING:
     from paceline.profiling.recorder.recorder import Recorder
@@ -47,8 +47,10 @@ class TorchHooks:
         ranks = self._ranks[self.group_of(group)]
         return ranks[group_rank] if group_rank < len(ranks) else None
 
-    def runs_later(self, tensor: Any) -> bool:
-        return not getattr(tensor, "is_cpu", True)
+    def message(self, tensors: Any) -> tuple[int | None, bool]:
+        if isinstance(tensors, self._torch.Tensor):
+            return tensors.nbytes, not tensors.is_cpu
+        return size_of(tensors), not getattr(first_of(tensors), "is_cpu", True)
 
     def synchronise(self) -> None:
         self._torch.accelerator.synchronize()

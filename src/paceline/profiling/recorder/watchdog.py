@@ -8,7 +8,6 @@ threads, written while the job still hangs.
 from __future__ import annotations
 
 import faulthandler
-import statistics
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from paceline.profiling.recorder.recorder import Recorder
 
-INTERVAL = 0.5
-MEMORY_EVERY = 2
-"""Rounds between two samples of memory."""
+INTERVAL = 1.0
+"""Seconds; what kill -9 can cost."""
 FEW_STEPS = 5
 FIRST_STEPS = 20.0
 """The first steps compile and open connections: they may last this much longer."""
@@ -37,7 +35,8 @@ class StallLimit:
 class Watchdog:
     def __init__(self, recorder: Recorder, limit: StallLimit) -> None:
         self._recorder, self._limit = recorder, limit
-        self._done = threading.Event()
+        self._wake = threading.Event()
+        self._done = False
         self._thread = threading.Thread(target=self._run, name="paceline-recorder", daemon=True)
         self._said = -1
         self._dumps: list[Path] = []
@@ -45,17 +44,27 @@ class Watchdog:
     def start(self) -> None:
         self._thread.start()
 
+    def wake(self) -> None:
+        """Write now: steps are so short that memory fills faster than usual."""
+        self._wake.set()
+
+    @property
+    def thread(self) -> threading.Thread:
+        return self._thread
+
     def stop(self) -> None:
-        self._done.set()
+        self._done = True
+        self._wake.set()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout=2 * INTERVAL + 5)
 
     def _run(self) -> None:
-        rounds = 0
-        while not self._done.wait(INTERVAL):
-            if rounds % MEMORY_EVERY == 0:
-                self._recorder.sample_memory()
-            rounds += 1
+        while not self._done:
+            self._wake.wait(INTERVAL)
+            self._wake.clear()
+            if self._done:
+                return
+            self._recorder.sample_memory()
             self._recorder.write()
             self._look()
 
@@ -67,10 +76,9 @@ class Watchdog:
             self._dump(lasted)
 
     def _allowed(self) -> float:
-        durations = list(self._recorder.durations)
-        if len(durations) < FEW_STEPS:
+        if len(self._recorder.durations) < FEW_STEPS:
             return self._limit.seconds * FIRST_STEPS
-        return max(self._limit.seconds, self._limit.factor * statistics.median(durations) / _NS)
+        return max(self._limit.seconds, self._limit.factor * self._usual())
 
     def _dump(self, lasted: float) -> None:
         recorder, step = self._recorder, self._recorder.current
@@ -99,4 +107,6 @@ class Watchdog:
         recorder.flush()
 
     def _usual(self) -> float:
-        return statistics.median(list(self._recorder.durations) or [0]) / _NS
+        """Median of the last steps, in seconds."""
+        durations = sorted(self._recorder.durations)
+        return durations[len(durations) // 2] / _NS if durations else 0.0
