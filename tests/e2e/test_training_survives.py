@@ -15,12 +15,13 @@ import yaml
 from paceline.checkpoint.resume import find_resume_point
 from paceline.errors import PacelineError
 from storage.conftest import bucket, own_places, s3
+from training.conftest import no_launcher
 from training.launching import eventually
 from training.tiny import TESTS, write_config, write_text
 
 pytest.importorskip("torch", reason="torch is not installed; `make test` installs it")
 
-__all__ = ["bucket", "own_places", "s3"]
+__all__ = ["bucket", "no_launcher", "own_places", "s3"]
 
 RANKS, STEPS, KILLED_AT = 4, 30, 17
 
@@ -75,7 +76,10 @@ class Job:
     def train(self, output: Path, *words: str) -> str:
         """What it said."""
         job = self.start(output, *words)
-        told, _ = job.communicate(timeout=300)
+        try:
+            told, _ = job.communicate(timeout=300)
+        finally:
+            job.kill()  # if it hangs; its keeper ends the ranks
         assert job.returncode == 0, told
         return told
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -179,3 +180,10 @@ def test_a_first_start_with_resume_begins_from_scratch_and_a_named_file_is_resum
     with opened(where) as place:
         assert FIRST in place.items
     assert "blocks.0.mlp.wide.weight" in read_weights(where, ["blocks.0.mlp.wide.weight"])
+
+
+def test_a_run_leaves_no_trace_in_the_process(train: Any, tmp_path: Path) -> None:
+    """Or the next one would bring its outputs to the first one's place."""
+    before = dict(os.environ)
+    train("once", "--only_save_strategy", "True")
+    assert dict(os.environ) == before

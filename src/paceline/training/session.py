@@ -57,6 +57,7 @@ class CloudSession:
         self._signals: TermSignal | None = None
         self._began = time.time()
         self._once = threading.Lock()
+        self._told_everybody = False
 
     def __enter__(self) -> CloudSession:
         self._began = time.time()
@@ -65,6 +66,7 @@ class CloudSession:
         log.info("outputs: %s → %s", self.outputs.root, self.remote_save_url or "they stay here (no remote_save_url)")
         try:
             if self.remote_save_url:
+                self._told_everybody = "REMOTE_SAVE_URL" not in os.environ
                 os.environ.setdefault("REMOTE_SAVE_URL", self.remote_save_url)
                 patience = self._options["patience"] or Patience()
                 self.uploader = Uploader(self.outputs, self.remote_save_url, self.ranks, patience=patience)
@@ -158,6 +160,8 @@ class CloudSession:
             self._meeting.end()
         if self._signals is not None:
             self._signals.remove()
+        if self._told_everybody:  # or the next session of this process would bring its outputs to our place
+            os.environ.pop("REMOTE_SAVE_URL", None)
         self._log.close()
 
 
