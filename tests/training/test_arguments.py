@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.errors import FormatError, PacelineError, UsageError
@@ -127,6 +127,7 @@ def test_a_missing_config_names_those_that_come_along() -> None:
     assert error.value.hint == "these come with Paceline: run_gpt2.yaml, run_gpt2_finetune.yaml, run_gpt2_lora.yaml"
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(max_size=30), max_size=6))
 def test_no_argument_ends_in_anything_but_a_sentence(words: list[str]) -> None:
     try:
@@ -135,6 +136,7 @@ def test_no_argument_ends_in_anything_but_a_sentence(words: list[str]) -> None:
         assert str(error)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.text(max_size=60))
 def test_values_are_taken_as_they_are_behind_the_first_equals_sign(value: str) -> None:
     (override,) = parse([f"--remote_save_url={value}"])
