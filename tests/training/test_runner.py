@@ -81,6 +81,8 @@ def test_lora_trains_its_own_matrices_only(train: Any, trained: str, tmp_path: P
     before, after = (read_files(str(tmp_path / name / "checkpoint"), [FIRST]) for name in ("first", "lora"))
     assert np.array_equal(before["blocks.0.attention.query.weight"], after["blocks.0.attention.query.weight"])
     assert after["blocks.0.attention.query.lora_B.weight"].any()
+    with pytest.raises(PacelineError, match="the model has no LoRA"):
+        train("without", "--run_mode", "eval", "--load_checkpoint", str(tmp_path / "lora" / "checkpoint"))
     assert {name for name in after if name.startswith("adam_m.")} == {
         f"adam_m.blocks.0.attention.{layer}.lora_{matrix}.weight" for layer in ("query", "value") for matrix in "AB"
     }
@@ -161,6 +163,8 @@ def test_what_is_missing_or_foreign_is_said(train: Any, trained: str) -> None:
         PacelineError, match=r"token_embedding.weight: \[256, 16\] in the checkpoint, \[300, 16\] in the model"
     ):
         train("b", "--run_mode", "eval", "--load_checkpoint", trained, "--model.model_config.vocab_size", "300")
+    with pytest.raises(PacelineError, match=r"has no blocks\.1\.norm1\.weight and 15 more"):
+        train("e", "--run_mode", "finetune", "--load_checkpoint", trained, "--model.model_config.num_layers", "2")
     with pytest.raises(UsageError, match="not enough for one step"):
         train("c", "--batch_size", "50")
     with pytest.raises(PacelineError, match=r"no checkpoint gpt2_rank_0-9_9.ckpt there"):

@@ -73,7 +73,11 @@ class Keeper:
 
     def __init__(self, grace: float) -> None:
         command = [sys.executable, "-I", keeper.__file__, str(grace)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, text=True)
+        # Not our output: whoever reads it to its end would wait for the keeper too.
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True, text=True
+        )
 
     def __enter__(self) -> Keeper:
         return self

@@ -17,7 +17,7 @@ from paceline.training.monitor import Monitor
 from paceline.training.reference.learner import Learner, Optimizer, Score
 from paceline.training.reference.shape import Lora, ModelShape, first_values
 from paceline.training.reference.text_data import SHIPPED, VOCABULARY, TextBlocks, text_blocks
-from paceline.training.runner.config import Config, Dataset
+from paceline.training.runner.config import Config
 from paceline.training.runner.dump import TensorDump, dump_settings
 from paceline.training.runner.results import LossCurve, Throughput, write_number
 from paceline.training.runner.save_strategy import data_parallel, save_strategy
@@ -90,7 +90,9 @@ def _inputs(config: Config) -> Mapping[str, str | Path | None]:
     if config.run_mode in ("train", "finetune"):
         found["train_dataset_dir"] = config.train_dataset.data_loader.dataset_dir or None
     if config.run_mode == "eval" or config.do_eval:
-        found["eval_dataset_dir"] = config.eval_dataset.data_loader.dataset_dir or None
+        # Without a text of its own the training text is judged.
+        judged = config.eval_dataset.data_loader.dataset_dir or config.train_dataset.data_loader.dataset_dir
+        found["eval_dataset_dir"] = judged or None
     if not config.resume_training:
         found["load_checkpoint"] = config.load_checkpoint or config.model.model_config.checkpoint_name_or_path or None
     return {name: where for name, where in found.items() if where and not config.only_save_strategy}
@@ -105,7 +107,7 @@ def _run(config: Config, session: CloudSession, learner: Learner, shape: ModelSh
         return
     if config.run_mode in ("train", "finetune"):
         loader = config.train_dataset.data_loader
-        blocks = _blocks(config.train_dataset, session.inputs.get("train_dataset_dir"), shape, most=loader.num_samples)
+        blocks = _blocks(session.inputs.get("train_dataset_dir"), shape, most=loader.num_samples)
         batches = Batches(blocks, config, learner.rank, learner.world_size)
         with _recorder(config, session, progress) as recorder:
             train(config, learner, batches, progress, _monitors(config, session, learner), recorder)
@@ -204,8 +206,7 @@ def _is_upload(callback: Mapping[str, object]) -> bool:
 
 
 def _evaluate(config: Config, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
-    where = session.inputs.get("eval_dataset_dir") or session.inputs.get("train_dataset_dir")
-    blocks = _blocks(config.eval_dataset, where, shape, part="valid")
+    blocks = _blocks(session.inputs.get("eval_dataset_dir"), shape, part="valid")
     score = _score(blocks, learner, config.runner_config.batch_size)
     loss, accuracy = score.loss / score.tokens, score.correct / score.tokens
     if learner.rank == 0:
@@ -228,7 +229,5 @@ def _score(blocks: TextBlocks, learner: Learner, batch: int) -> Score:
     return Score(float(loss), int(correct), int(tokens))
 
 
-def _blocks(
-    dataset: Dataset, where: Path | None, shape: ModelShape, *, part: str = "train", most: int | None = None
-) -> TextBlocks:
-    return text_blocks(where or dataset.data_loader.dataset_dir or SHIPPED, shape.seq_length, part=part, most=most)
+def _blocks(where: Path | None, shape: ModelShape, *, part: str = "train", most: int | None = None) -> TextBlocks:
+    return text_blocks(where or SHIPPED, shape.seq_length, part=part, most=most)

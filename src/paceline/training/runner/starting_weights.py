@@ -25,6 +25,7 @@ from paceline.storage.opening import open_store
 from paceline.storage.retry import Backoff, patiently
 from paceline.storage.store import MissingError
 from paceline.training.reference.learner import Learner
+from paceline.training.reference.shape import is_lora
 
 _log = logging.getLogger("paceline")
 
@@ -46,13 +47,20 @@ class Chosen(msgspec.Struct):
 
 
 def read_weights(where: str, names: Collection[str], strategy: str = "") -> Arrays:
-    """The named parameters, whole, of any checkpoint; what it does not have is left out."""
+    """The named parameters, whole, of any checkpoint; only LoRA's may be missing, which then begin anew."""
     with opened(where) as place:
-        checkpoint = open_checkpoint(place, read_strategy(strategy))
-        found = {name: _array(tensor) for name, tensor in checkpoint.full().items() if name in names}
-    if not found:
-        raise PacelineError(f"{where}: has none of the model's parameters", hint="it belongs to another model")
-    return found
+        tensors = open_checkpoint(place, read_strategy(strategy)).full()
+        missing = [name for name in names if name not in tensors and not is_lora(name)]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise PacelineError(f"{where}: has no {missing[0]}{more}", hint="it belongs to another model")
+        tuned = [name for name in tensors if is_lora(name) and name not in names and not name.startswith("adam_")]
+        if tuned:
+            raise PacelineError(
+                f"{where}: has {tuned[0]}, the model has no LoRA",
+                hint="give it model.model_config.pet_config, or merge first: paceline checkpoint merge-lora",
+            )
+        return {name: _array(tensors[name]) for name in names if name in tensors}
 
 
 def read_files(where: str, keys: Iterable[str]) -> Arrays:
