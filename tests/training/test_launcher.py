@@ -48,7 +48,7 @@ def test_the_first_failure_stops_all_and_is_shown(tmp_path: Path) -> None:
     job = launcher(tmp_path, "--ranks", "4", str(script(tmp_path)), "fail")
     _, told = job.communicate(timeout=60)
     assert job.returncode == 7
-    assert "rank 2 failed after" in told and "exit code 7; 3 others stopped" in told
+    assert "rank 2 failed after" in told and "exit code 7; stopping 3 others" in told
     assert "log/rank_2/output.log" in told and "| RuntimeError: no card" in told
     assert not any(runs(group) for group in groups(tmp_path, 4))
 
