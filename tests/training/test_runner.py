@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,22 @@ def test_a_first_start_with_resume_begins_from_scratch_and_a_named_file_is_resum
     with opened(where) as place:
         assert FIRST in place.items
     assert "blocks.0.mlp.wide.weight" in read_weights(where, ["blocks.0.mlp.wide.weight"])
+
+
+@pytest.mark.parametrize(
+    "how", ["--callbacks.1.use_legacy_format=False", "--callbacks.1.checkpoint_format=safetensors"]
+)
+def test_other_layouts_and_formats_are_resumed_to_the_last_bit(train: Any, tmp_path: Path, how: str) -> None:
+    train("whole", how)
+    train("cut", how, "--callbacks.1.save_checkpoint_steps=4")
+    local = tmp_path / "cut" / "checkpoint"
+    for newest in [*local.glob("iteration_00000010"), *local.glob("rank_0/*-1_10.safetensors")]:
+        shutil.rmtree(newest) if newest.is_dir() else newest.unlink()
+    train("cut", how, "--callbacks.1.save_checkpoint_steps=4", "--resume_training", "True")
+    lines = [
+        (tmp_path / name / "log" / "rank_0" / "loss.csv").read_text().splitlines()[1:] for name in ("whole", "cut")
+    ]
+    assert lines[1] == lines[0] + lines[0][8:]
 
 
 def test_a_run_leaves_no_trace_in_the_process(train: Any, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from paceline.checkpoint.mindformers import TRACKER
 from paceline.errors import UsageError
 from paceline.training.config import monitors_from_config
 from paceline.training.monitor import Monitor
@@ -144,7 +145,8 @@ def _resumed(config: Config, session: CloudSession, learner: Learner) -> Arrays 
         # A job that is started again with the same arguments: its own outputs, here or where they were brought.
         local = session.outputs.root / "checkpoint"
         remote = remote_save_url(config)
-        has_own = (local / f"rank_{learner.rank}" / "meta.json").exists()
+        marks = (local / f"rank_{learner.rank}" / "meta.json", local / TRACKER)
+        has_own = any(mark.exists() for mark in marks)
         everywhere = int(learner.sum_over_ranks(np.array([float(has_own)]))[0]) == learner.world_size
         where = str(local) if everywhere or not remote else f"{remote.rstrip('/')}/checkpoint"
     chosen = choose_resume_point(where, learner, config.resume_training, own=own)

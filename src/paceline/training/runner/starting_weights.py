@@ -20,7 +20,7 @@ from paceline.checkpoint.gather import read_tensor
 from paceline.checkpoint.numbers import numbers
 from paceline.checkpoint.source import open_checkpoint
 from paceline.checkpoint.strategy import read_strategy
-from paceline.errors import PacelineError
+from paceline.errors import FormatError, PacelineError
 from paceline.storage.opening import open_store
 from paceline.storage.retry import Backoff, patiently
 from paceline.storage.store import MissingError
@@ -29,6 +29,8 @@ from paceline.training.reference.shape import is_lora
 
 _log = logging.getLogger("paceline")
 
+_COMMON = "common.json"
+_LARGEST_COMMON = 1 << 20
 _RANK_NUMBER = re.compile(r"_rank_\d+")
 _RANK_DIRECTORY = re.compile(r"/?rank_\d+$")
 
@@ -64,10 +66,13 @@ def read_weights(where: str, names: Collection[str], strategy: str = "") -> Arra
 
 
 def read_files(where: str, keys: Iterable[str]) -> Arrays:
-    """All tensors of one rank's files."""
+    """All tensors of one rank's files, and the numbers that iteration_* directories keep beside them."""
     found: Arrays = {}
     with opened(where) as place:
         for key in keys:
+            beside = f"{key.rpartition('/')[0]}/{_COMMON}"
+            if beside in place.items:
+                found |= _scalars(place.read_all(beside, _LARGEST_COMMON), f"{where}/{beside}")
             container = open_container(place.file(key))
             for name, stored in container.tensors.items():
                 box = whole(stored.shape)
@@ -152,6 +157,14 @@ def _shared(data: bytes, learner: Learner) -> bytes:
     row = np.zeros(length)
     row[: len(mine)] = np.frombuffer(mine, np.uint8)
     return learner.sum_over_ranks(row).astype(np.uint8).tobytes()
+
+
+def _scalars(data: bytes, name: str) -> Arrays:
+    try:
+        numbers_beside = msgspec.json.decode(data, type=dict[str, float])
+    except msgspec.MsgspecError as error:
+        raise FormatError(f"{name}: is damaged ({error})") from error
+    return {name: np.array(value) for name, value in numbers_beside.items()}
 
 
 def _array(tensor: Wanted) -> npt.NDArray[Any]:
