@@ -102,7 +102,9 @@ def timed(call: Any) -> tuple[float, Any]:
     return time.perf_counter() - began, result
 
 
-def tell(options: argparse.Namespace, plain: list[float], watched: list[float], blocked: dict[str, list[float]]) -> None:
+def tell(
+    options: argparse.Namespace, plain: list[float], watched: list[float], blocked: dict[str, list[float]]
+) -> None:
     total = sum(watched)
     print(f"\n{options.megabytes} MB of weights, {3 * options.megabytes} MB per checkpoint; a checkpoint and an upload "
           f"every {SAVE_EVERY} steps; {len(watched)} steps each way, {options.steps} at a time")  # fmt: skip

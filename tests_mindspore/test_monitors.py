@@ -60,7 +60,9 @@ def test_a_real_training_leaves_what_a_config_asks_for(tmp_path: Path, caplog: p
     _, again = model()
     missing, _ = ms.load_param_into_net(again, loaded)
     assert not missing
-    network_only = ms.load_checkpoint(str(tmp_path / "home" / "checkpoint_network" / "rank_0" / "dense_rank_0-network.ckpt"))
+    network_only = ms.load_checkpoint(
+        str(tmp_path / "home" / "checkpoint_network" / "rank_0" / "dense_rank_0-network.ckpt")
+    )
     assert set(network_only) == {"weight", "bias"}
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("{ Epoch:[")]
     assert len(lines) == 12 and lines[-1].startswith("{ Epoch:[  2/  2], step:[    6/    6], loss: ")

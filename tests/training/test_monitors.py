@@ -161,7 +161,9 @@ def test_a_torch_model_and_its_optimizer_go_into_a_file_and_back(tmp_path: Path)
 
     model, optimizer = make()
     state = torch_state(model, optimizer, total_steps=3)
-    with Monitored([CheckpointMonitor("net", outputs=OutputTree(tmp_path), save_checkpoint_steps=3, async_save=True)], state) as loop:
+    with Monitored(
+        [CheckpointMonitor("net", outputs=OutputTree(tmp_path), save_checkpoint_steps=3, async_save=True)], state
+    ) as loop:
         for number in range(3):
             step(model, optimizer, number)
             loop.step_end(loss=0.0)
