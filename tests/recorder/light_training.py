@@ -16,7 +16,10 @@ import torch.distributed as dist
 
 from paceline.profiling import Recorder
 
-SIZE, PRODUCTS, LAYERS, STEPS = 256, 24, 2, 26
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from e2e.gloo_training import SIZE, step
+
+PRODUCTS, LAYERS, STEPS = 8, 2, 26
 
 
 def main() -> None:
@@ -42,16 +45,6 @@ def main() -> None:
     print(hashlib.sha256(b"".join(weight.numpy().tobytes() for weight in weights)).hexdigest())
 
 
-def step(weights: list[torch.Tensor], batch: torch.Tensor, products: int) -> None:
-    """Forward, then backward with the gradients of each layer summed over all ranks before the next."""
-    for weight in weights:
-        batch = compute(weight, batch, products)
-    for weight in reversed(weights):
-        gradient = compute(weight, batch, products)
-        dist.all_reduce(gradient)
-        weight.sub_(gradient, alpha=1e-6)
-
-
 def talk(weight: torch.Tensor, pair: dist.ProcessGroup) -> None:
     """One of each other kind: asynchronous, in a smaller group, and from neighbour to neighbour."""
     rank, world = dist.get_rank(), dist.get_world_size()
@@ -65,13 +58,6 @@ def talk(weight: torch.Tensor, pair: dist.ProcessGroup) -> None:
     for request in dist.batch_isend_irecv(ring):
         request.wait()
     weight[0, :10] += 1e-6 * received
-
-
-def compute(weight: torch.Tensor, batch: torch.Tensor, products: int) -> torch.Tensor:
-    for _ in range(products):
-        batch = weight @ batch
-        batch = batch / batch.norm() * SIZE
-    return batch
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def test_every_collective_has_bytes_group_partner_and_number(slowed: Path) -> No
     with paceline_library.open(slowed / "light", store=slowed / "store") as run:
         assert run.formats == ["light"]
         assert run.warnings == []
-        world, pairs = 256 * 256 * 4, 256 * 4
+        world, pairs = 384 * 384 * 4, 384 * 4
         calls = run.sql(
             "SELECT rank, op, bytes, peer, count(*) AS n FROM collectives GROUP BY ALL ORDER BY ALL"
         ).fetchall()

@@ -211,6 +211,9 @@ class Recorder:
     def sample_memory(self) -> None:
         self._memory = (perf_counter_ns() - self._origin, *memory_now())
 
+    def complain(self, error: OSError) -> None:
+        self._log.complain(error)
+
     def write(self) -> None:
         """Finished steps become lines, and lines go to the files; given up where another thread hangs in the disk."""
         if not self._writing.acquire(timeout=PATIENCE):
@@ -265,7 +268,10 @@ class Recorder:
         from paceline.profiling.recorder.export import export
 
         assert self.directory is not None
-        export(self._log.segments(), self.directory)
+        try:
+            export(self._log.segments(), self.directory)
+        except OSError as error:
+            self._log.complain(error)
 
 
 def _directory_name(who: Identity, started: int) -> str:
