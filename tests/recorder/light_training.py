@@ -1,6 +1,6 @@
 """One rank of a small data-parallel training on gloo with the light recorder; run as a program by the tests.
 
-    python light_training.py RANK WORLD FOLDER FACTOR on|off
+    python light_training.py RANK WORLD FOLDER FACTOR on|off [ddp]
 
 FACTOR multiplies the rank's matrix products: 1 is healthy. Records into FOLDER/light and prints a sum of the weights.
 """
@@ -28,7 +28,7 @@ def main() -> None:
     torch.manual_seed(rank)
     plain = dist.all_reduce, dist.isend, dist.batch_isend_irecv, dist.Work.wait, dist.P2POp.__init__
     dist.init_process_group("gloo", init_method=f"file://{folder.absolute()}/meeting", rank=rank, world_size=world)
-    pair = [dist.new_group([first, first + 1]) for first in range(0, world, 2)][rank // 2]
+    pair = [dist.new_group(sorted({first, min(first + 1, world - 1)})) for first in range(0, world, 2)][rank // 2]
     recorder = Recorder(folder / "light", steps=100)
     if sys.argv[5] == "on":
         recorder.start()
@@ -39,10 +39,29 @@ def main() -> None:
         with recorder.phase("tail"):
             talk(weights[0], pair)
         recorder.step()
+    if sys.argv[6:] == ["ddp"]:
+        weights += data_parallel(recorder)
     recorder.close()
     assert plain == (dist.all_reduce, dist.isend, dist.batch_isend_irecv, dist.Work.wait, dist.P2POp.__init__)
     dist.destroy_process_group()
     print(hashlib.sha256(b"".join(weight.numpy().tobytes() for weight in weights)).hexdigest())
+
+
+def data_parallel(recorder: Recorder) -> list[torch.Tensor]:
+    """The weights of a model that torch itself trains on all ranks, with gradients in several buckets."""
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(*(torch.nn.Linear(200, 200) for _ in range(4)))
+    model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=0.3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    if recorder.running:
+        recorder.data_parallel(model)
+    torch.manual_seed(dist.get_rank())
+    for _ in range(6):
+        optimizer.zero_grad()
+        model(torch.randn(16, 200)).square().mean().backward()
+        optimizer.step()
+        recorder.step()
+    return [parameter.detach() for parameter in model.parameters()]
 
 
 def talk(weight: torch.Tensor, pair: dist.ProcessGroup) -> None:
