@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,3 +219,19 @@ def test_trace_handlers_wrong_arguments_are_reset() -> None:
         assert tensorboard_trace_handler(analyse_flag=1).analyse_flag is True  # type: ignore[arg-type]
     with pytest.warns(ProfilingWarning, match="async_mode is not bool"):
         assert tensorboard_trace_handler(async_mode=1).async_mode is False  # type: ignore[arg-type]
+
+
+def test_without_a_framework_the_light_recorder_records_the_same_steps(tmp_path: Path) -> None:
+    with Profiler(start_step=2, stop_step=5, output_path=str(tmp_path), backend="light") as profiler:
+        profiler.add_metadata("model", "none")
+        loop(profiler, 7)
+    [recording] = profiler.recordings
+    assert re.fullmatch(rf".+_{os.getpid()}_\d{{17}}_ascend_ms", recording.parent.name)
+    rows = (recording / "ASCEND_PROFILER_OUTPUT" / "step_trace_time.csv").read_text().splitlines()[1:]
+    assert [row.partition(",")[0] for row in rows] == ["2", "3", "4", "5"]
+    assert json.loads((recording / "profiler_metadata.json").read_text())["model"] == "none"
+
+
+def test_an_unknown_backend_is_a_warning_that_names_the_known() -> None:
+    with pytest.warns(ProfilingWarning, match="no profiling backend is called 'tensorflow'"):
+        Profiler(backend="tensorflow").stop()

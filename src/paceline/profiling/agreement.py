@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from paceline.profiling.dynamic_config import Request
-from paceline.profiling.output import write_json
+from paceline.profiling.output import part_of, write_json
 
 DIRECTORY = ".paceline"
 FEWEST_SECONDS = 10.0
@@ -128,7 +128,7 @@ def _read_decision(path: Path) -> Decision | None:
 
 def _created(path: Path, decision: Decision) -> Decision:
     """Ours, or that of whoever was faster: a hard link appears whole and only once."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = part_of(path)
     beside.write_text(json.dumps(asdict(decision)))
     try:
         os.link(beside, path)

@@ -152,13 +152,16 @@ class Profiler(TrainingCallback):
     # -- as a callback ------------------------------------------------------------------------------------------------
 
     def begin_step(self, number: int) -> None:
-        if self._window:
-            if self._recordings.current is None and self.step_num < self._window[0] and number > self._window[0]:
-                warn(
-                    f"training counted from step {self.step_num} to {number} in one stride, past start_step "
-                    f"{self._window[0]}: nothing is recorded. With data sinking use sink_size=1."
-                )
-            self._enter(number)
+        if self._window is None:
+            return
+        start, stop = self._window
+        if self._recordings.current is None and self.step_num < start < number:
+            kept = f"recorded are {number} to {stop}" if number <= stop else "nothing is recorded"
+            warn(
+                f"training counted from step {self.step_num} to {number} in one stride, past start_step {start}: {kept}. "
+                "With data sinking use sink_size=1."
+            )
+        self._enter(number)
 
     def end_step(self, number: int) -> None:
         if self._window:

@@ -46,7 +46,7 @@ class MindSporeBackend:
         self._profile.step()
         self._profile.stop()
         self._profile = None
-        recording = newest_directory(self._order.directory, "ms")
+        recording = newest_directory(self._order, "ms")
         trace = recording / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
         if trace.exists():
             add_steps(trace, spans)
