@@ -1,6 +1,6 @@
 """One rank of a small data-parallel training on gloo with the light recorder; run as a program by the tests.
 
-    python light_training.py RANK WORLD FOLDER FACTOR on|off
+    python light_training.py RANK WORLD FOLDER FACTOR on|off [ddp]
 
 FACTOR multiplies the rank's matrix products: 1 is healthy. Records into FOLDER/light and prints a sum of the weights.
 """
@@ -16,7 +16,10 @@ import torch.distributed as dist
 
 from paceline.profiling import Recorder
 
-SIZE, PRODUCTS, LAYERS, STEPS = 256, 24, 2, 26
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from e2e.gloo_training import SIZE, step
+
+PRODUCTS, LAYERS, STEPS = 8, 2, 26
 
 
 def main() -> None:
@@ -25,7 +28,7 @@ def main() -> None:
     torch.manual_seed(rank)
     plain = dist.all_reduce, dist.isend, dist.batch_isend_irecv, dist.Work.wait, dist.P2POp.__init__
     dist.init_process_group("gloo", init_method=f"file://{folder.absolute()}/meeting", rank=rank, world_size=world)
-    pair = [dist.new_group([first, first + 1]) for first in range(0, world, 2)][rank // 2]
+    pair = [dist.new_group(sorted({first, min(first + 1, world - 1)})) for first in range(0, world, 2)][rank // 2]
     recorder = Recorder(folder / "light", steps=100)
     if sys.argv[5] == "on":
         recorder.start()
@@ -36,20 +39,29 @@ def main() -> None:
         with recorder.phase("tail"):
             talk(weights[0], pair)
         recorder.step()
+    if sys.argv[6:] == ["ddp"]:
+        weights += data_parallel(recorder)
     recorder.close()
     assert plain == (dist.all_reduce, dist.isend, dist.batch_isend_irecv, dist.Work.wait, dist.P2POp.__init__)
     dist.destroy_process_group()
     print(hashlib.sha256(b"".join(weight.numpy().tobytes() for weight in weights)).hexdigest())
 
 
-def step(weights: list[torch.Tensor], batch: torch.Tensor, products: int) -> None:
-    """Forward, then backward with the gradients of each layer summed over all ranks before the next."""
-    for weight in weights:
-        batch = compute(weight, batch, products)
-    for weight in reversed(weights):
-        gradient = compute(weight, batch, products)
-        dist.all_reduce(gradient)
-        weight.sub_(gradient, alpha=1e-6)
+def data_parallel(recorder: Recorder) -> list[torch.Tensor]:
+    """The weights of a model that torch itself trains on all ranks, with gradients in several buckets."""
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(*(torch.nn.Linear(200, 200) for _ in range(4)))
+    model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=0.3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    if recorder.running:
+        recorder.data_parallel(model)
+    torch.manual_seed(dist.get_rank())
+    for _ in range(6):
+        optimizer.zero_grad()
+        model(torch.randn(16, 200)).square().mean().backward()
+        optimizer.step()
+        recorder.step()
+    return [parameter.detach() for parameter in model.parameters()]
 
 
 def talk(weight: torch.Tensor, pair: dist.ProcessGroup) -> None:
@@ -65,13 +77,6 @@ def talk(weight: torch.Tensor, pair: dist.ProcessGroup) -> None:
     for request in dist.batch_isend_irecv(ring):
         request.wait()
     weight[0, :10] += 1e-6 * received
-
-
-def compute(weight: torch.Tensor, batch: torch.Tensor, products: int) -> torch.Tensor:
-    for _ in range(products):
-        batch = weight @ batch
-        batch = batch / batch.norm() * SIZE
-    return batch
 
 
 if __name__ == "__main__":

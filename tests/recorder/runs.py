@@ -14,12 +14,13 @@ PROGRAM = Path(__file__).with_name("light_training.py")
 SLOWDOWN = 3.0
 
 
-def train(folder: Path, *, world: int = 4, slow: int | None = None, mode: str = "on") -> list[str]:
+def train(folder: Path, *, world: int = 4, slow: int | None = None, mode: str = "on", model: str = "") -> list[str]:
     """Run the training; what each rank printed."""
     folder.mkdir(parents=True, exist_ok=True)
     processes = [
         subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(rank), str(world), str(folder), str(SLOWDOWN if rank == slow else 1), mode],
+            [sys.executable, str(PROGRAM), str(rank), str(world), str(folder), str(SLOWDOWN if rank == slow else 1),
+             mode, *([model] if model else [])],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for rank in range(world)

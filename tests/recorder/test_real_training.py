@@ -52,7 +52,7 @@ def test_every_collective_has_bytes_group_partner_and_number(slowed: Path) -> No
     with paceline_library.open(slowed / "light", store=slowed / "store") as run:
         assert run.formats == ["light"]
         assert run.warnings == []
-        world, pairs = 256 * 256 * 4, 256 * 4
+        world, pairs = 384 * 384 * 4, 384 * 4
         calls = run.sql(
             "SELECT rank, op, bytes, peer, count(*) AS n FROM collectives GROUP BY ALL ORDER BY ALL"
         ).fetchall()
@@ -106,7 +106,13 @@ def test_what_is_exported_reads_like_the_log_and_opens_as_a_trace(slowed: Path, 
 
 @pytest.mark.timeout(600)
 def test_results_are_the_same_to_the_bit_with_and_without(tmp_path: Path) -> None:
-    recorded, plain = train(tmp_path / "on", world=2), train(tmp_path / "off", world=2, mode="off")
-    assert recorded == plain
-    assert (tmp_path / "on" / "light").exists()
+    """Three ranks: a gradient divided by 3 is not the one multiplied by a third."""
+    recorded = train(tmp_path / "on", world=3, model="ddp")
+    assert recorded == train(tmp_path / "off", world=3, mode="off", model="ddp")
     assert not (tmp_path / "off" / "light").exists()
+    with paceline_library.open(tmp_path / "on" / "light", store=tmp_path / "store") as run:
+        buckets = run.sql(
+            "SELECT rank, step, count(*), sum(bytes) FROM collectives WHERE step > 27 GROUP BY ALL"
+        ).fetchall()
+    assert len(buckets) == 3 * 5
+    assert {(count > 1, size) for _, _, count, size in buckets} == {(True, 4 * 4 * (200 * 200 + 200))}

@@ -217,6 +217,7 @@ def test_a_bucket_is_watched_like_a_directory(bucket: str, tmp_path: Path) -> No
     view = judge(list(follower.jobs.values())[-1])
     assert view is not None
     assert ([rank.rank for rank in view.alerts], view.step) == ([2], 100)
+    assert paceline(f"s3://{bucket}/run", "--once", "--json").returncode == 3
     assert follower.read_bytes - before < sum(each.path.stat().st_size for each in ranks) * 0.65
 
 

@@ -52,7 +52,7 @@ def watch(
     endpoint = Endpoint(prometheus) if prometheus else None
     if endpoint:
         _say(f"metrics at {endpoint.url}")
-    alerts = _Alerts()
+    alerts, waiting = _Alerts(), False
     try:
         with _screen(as_lines or once, top) as show:
             while True:
@@ -62,6 +62,9 @@ def watch(
                         endpoint.put(view)
                     _print_json(view) if as_lines else show(view)
                     alerts.say(view)
+                elif not waiting:
+                    waiting = True
+                    _say(f"no step yet in {source}; waiting for the recorders")
                 if once or (view is not None and (view.finished or (until_alert and view.alerts))):
                     break
                 time.sleep(every)

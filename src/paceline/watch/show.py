@@ -103,7 +103,7 @@ def _ms(value: float) -> str:
 
 
 def _percent(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:+.0%}".replace("%", " %")
+    return "–" if math.isnan(value) else f"{round(100 * value):+d} %"
 
 
 def _number(value: float) -> float | None:

@@ -60,6 +60,7 @@ class LightBackend:
             job=identity.job or None,
             steps=MOST_STEPS,
             first_step=self._step,
+            warm_up=0,  # exactly the steps that were asked for
         ).start()
 
 

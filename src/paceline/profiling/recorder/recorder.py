@@ -48,8 +48,9 @@ Group = tuple[tuple[int, ...], str]
 class Recorder:
     """Light and always on; nothing is hooked, started or written before `start` (or `with`).
 
-    `steps` are kept in detail (at least; at most twice as many lie on disk), the summary of each step for the last
-    150,000 or more. `rank`, `world_size` and `job` are found out where they are not given. With `collectives` those of
+    The first `warm_up` steps hold what came before the loop (imports, compiling, connecting): they are written, and left
+    out by readers. `steps` are kept in detail (at least; at most twice as many lie on disk), the summary of each step
+    for the last 150,000 or more. `rank`, `world_size` and `job` are found out where they are not given. With `collectives` those of
     torch.distributed and mindspore are recorded, if these are imported before `start`. Where they only queue work for a
     device, their real start and end are seen by waiting for the device, in one of `exact_every` steps (0: never).
     """
@@ -63,6 +64,7 @@ class Recorder:
         job: str | None = None,
         steps: int = 1000,
         first_step: int = 1,
+        warm_up: int = 1,
         collectives: bool = True,
         exact_every: int = 100,
         stall: StallLimit | None = None,
@@ -71,6 +73,7 @@ class Recorder:
             raise UsageError(f"steps={steps}: at least one step has to be kept")
         self.output_dir = Path(output_dir)
         self._asked = (rank, world_size, job)
+        self._warm_up = warm_up
         self._steps, self._collectives, self._exact_every = steps, collectives, exact_every
         self._stall = stall or StallLimit()
         self.current = Step(first_step, 0)
@@ -211,6 +214,9 @@ class Recorder:
     def sample_memory(self) -> None:
         self._memory = (perf_counter_ns() - self._origin, *memory_now())
 
+    def complain(self, error: OSError) -> None:
+        self._log.complain(error)
+
     def write(self) -> None:
         """Finished steps become lines, and lines go to the files; given up where another thread hangs in the disk."""
         if not self._writing.acquire(timeout=PATIENCE):
@@ -236,6 +242,7 @@ class Recorder:
             "device": who.device, "host": who.host, "job": who.job, "pid": who.pid, "started": self._started,
         }  # fmt: skip
         if kind == "steps":
+            head["warm_up"] = self._warm_up
             head["groups"] = {name: {"ranks": ranks, "called": called} for name, (ranks, called) in self.groups.items()}
         return json.dumps(head) + "\n"
 
@@ -265,7 +272,10 @@ class Recorder:
         from paceline.profiling.recorder.export import export
 
         assert self.directory is not None
-        export(self._log.segments(), self.directory)
+        try:
+            export(self._log.segments(), self.directory)
+        except OSError as error:
+            self._log.complain(error)
 
 
 def _directory_name(who: Identity, started: int) -> str:
