@@ -62,6 +62,7 @@ class Run:
         self._kinds: dict[str, str] = {}
         self.connection = duckdb.connect()
         self.connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+        self.connection.execute("SET enable_progress_bar = false")  # it would write into our output
         self.connection.execute("CREATE SCHEMA raw")
         self._fill_parts([entry.part for entry in self._chosen])
 
