@@ -115,12 +115,12 @@ def _same_program_other_host(case: Case, stages: dict[int, tuple[int, ...]], wor
 
 
 def _kernel_speed(case: Case, places: tuple[int, ...]) -> dict[tuple[str, str], float]:
-    """Median duration of each kind of kernel (type and shapes) on these ranks."""
+    """Median duration of each kind of kernel (type and shapes) on these ranks; without shapes more work looks as slower."""
     ranks = ", ".join(str(case.places[place].rank) for place in places)
     rows = case.rows(
         f"""
-        SELECT type, coalesce(input_shapes, ''), median(duration) FROM kernels
-        WHERE rank IN ({ranks}) AND type IS NOT NULL AND core IS DISTINCT FROM 'COMMUNICATION' GROUP BY ALL
+        SELECT type, input_shapes, median(duration) FROM kernels
+        WHERE rank IN ({ranks}) AND type IS NOT NULL AND input_shapes IS NOT NULL AND core IS DISTINCT FROM 'COMMUNICATION' GROUP BY ALL
         """
     )
     return {(kind, shapes): float(duration) for kind, shapes, duration in rows if duration}
