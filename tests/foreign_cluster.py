@@ -1,8 +1,9 @@
 """A cluster simulator that shares nothing with paceline.simulate: other physics, other habits of writing.
 
 Ranks are small programs that run until they block; a collective ends on all its members when the last has come and its
-time has passed; messages are collectives of two, and in the steady part of 1F1B both stages exchange in one call. Tensor × data × pipeline parallel (Megatron's order) or data parallel only, serial communication, 1 %
-Gaussian noise, one kernel between two collectives. Written as a torch (Kineto) trace or as an Ascend database.
+time has passed; messages are collectives of two, and in the steady part of 1F1B both stages exchange in one call. Tensor ×
+data × pipeline parallel (Megatron's order) or data parallel only, serial communication, 1 % Gaussian noise, one kernel
+between two collectives. Written as a torch (Kineto) trace or as an Ascend database.
 """
 
 from __future__ import annotations

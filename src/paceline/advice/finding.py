@@ -93,8 +93,6 @@ class Diagnosis:
     residual: float = 0.0
 
 
-
-
 def ranked(findings: list[Finding]) -> tuple[Finding, ...]:
     """By gain; what has none by severity, then by confidence."""
 

@@ -28,9 +28,11 @@ WorkersOption = Annotated[
 def opened(source: Path, store: Path | None, workers: int | None) -> Iterator[Run]:
     """A Run that shows on stderr how far reading is, and says at the end what was odd."""
     console = Console(stderr=True)
-    with _shown(console) if console.is_terminal else nullcontext() as advance:
-        with paceline.open(source, store=store, workers=workers or os.cpu_count() or 1, progress=advance) as run:
-            yield run
+    with (
+        _shown(console) if console.is_terminal else nullcontext() as advance,
+        paceline.open(source, store=store, workers=workers or os.cpu_count() or 1, progress=advance) as run,
+    ):
+        yield run
 
 
 @contextmanager
