@@ -19,9 +19,11 @@ COMMANDS = (
     "what-if",
     "compare",
     "serve",
+    "watch",
     "show",
     "sql",
     "export",
+    "index",
     "simulate",
     "copy",
     "sync",
@@ -31,10 +33,24 @@ COMMANDS = (
     "kb",
     "msadvisor",
     "checkpoint",
+    "bench",
+    "job",
+    "doctor",
+    "launch",
+    "rank-table",
+    "train",
+    "profile",
+    "run-profiled",
 )
 """Each is the function, or the Typer of subcommands, of that name in the module of that name."""
 
 _READ_ONLY = frozenset({"diagnose", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb"})
+PASS_ON = {
+    "launch": {"ignore_unknown_options": True, "allow_interspersed_args": False},
+    "run-profiled": {"ignore_unknown_options": True, "allow_interspersed_args": False},
+    "train": {"ignore_unknown_options": True, "allow_extra_args": True},
+}
+"""Commands that hand on what is not theirs."""
 
 
 def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -53,7 +69,7 @@ def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            app.command(name, context_settings=PASS_ON.get(name))(command)
     return app
 
 

@@ -19,10 +19,13 @@ from paceline.run.batch import MEMORY_LIMIT, Warning
 from paceline.run.checks import check_run
 from paceline.run.choice import choose
 from paceline.run.clock import clock_offsets
+from paceline.run.engines import Engine
+from paceline.run.engines.processes import Processes
 from paceline.run.groups import infer_groups
 from paceline.run.index import Progress, fill
-from paceline.run.store import Store, store_directory
-from paceline.storage.tree import walk
+from paceline.run.places import Source
+from paceline.run.store import open_store_at, store_directory
+from paceline.storage.tree import Tree, walk
 from paceline.tables import TABLES
 
 TABLE_NAMES = (*TABLES, "links")
@@ -38,15 +41,17 @@ class Run:
         self,
         source: Path,
         *,
-        store: Path | None = None,
-        workers: int = 1,
+        store: str | Path | None = None,
+        engine: Engine | None = None,
         progress: Progress | None = None,
         called: str | None = None,
+        seen: tuple[Tree, Source] | None = None,
     ) -> None:
         self.source = called or str(source)
         """As users know it: a remote source goes by its URL, not by where its copy lies."""
-        self._workers, self._progress = workers, progress
-        self._tree = walk(source)
+        self._engine, self._progress = engine or Processes(1), progress
+        self._tree = seen[0] if seen else walk(source)
+        self._place = seen[1] if seen else Source(self._tree.root)
         parts = list(find_parts(self._tree))
         if not any(part.tables - {"ranks", "groups"} for part in parts):
             raise UsageError(
@@ -55,7 +60,7 @@ class Run:
             )
         self._chosen, self._warnings = choose(parts)
         self._warnings += [Warning(None, None, text) for text in self._tree.unreadable]
-        self._store = Store(store or store_directory(source))
+        self._store = open_store_at(store or store_directory(source))
         self._loaded: frozenset[str] = frozenset()
         self._noticed: list[Warning] | None = None
         self._scans: dict[str, str | None] = {}
@@ -63,6 +68,8 @@ class Run:
         self.connection = duckdb.connect()
         self.connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
         self.connection.execute("SET enable_progress_bar = false")  # it would write into our output
+        # Joins of many ranks may outgrow the memory; beside the store there is room, in the user's directory there is not.
+        self.connection.execute("SET temp_directory = ?", [str(self._store.directory / "spill")])
         self.connection.execute("CREATE SCHEMA raw")
         self._fill_parts([entry.part for entry in self._chosen])
 
@@ -70,8 +77,6 @@ class Run:
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         """One table as a relation; reads what it needs first."""
-        if name not in TABLE_NAMES:
-            raise UsageError(f"no table {name!r}", hint=f"there are: {', '.join(TABLE_NAMES)}")
         self.load([name])
         return self.connection.view(name)
 
@@ -88,12 +93,17 @@ class Run:
 
     def load(self, names: Iterable[str]) -> None:
         """Read these tables now, together."""
-        needed = frozenset().union(_SMALL, *(views.DEPENDS[name] for name in names))
+        needed = frozenset().union(_SMALL, *(views.DEPENDS[_known(name)] for name in names))
         if needed <= self._loaded:
             return
         self._loaded |= needed
-        fill(self._store, self._tree, self._chosen, self._loaded, workers=self._workers, progress=self._progress)
+        fill(self._store, self._place, self._chosen, self._loaded, engine=self._engine, progress=self._progress)
         self._create_views()
+
+    def rows(self, name: str) -> int:
+        """How many rows a table has."""
+        found = self.table(name).aggregate("count(*)").fetchall()
+        return int(found[0][0])
 
     @property
     def warnings(self) -> list[Warning]:
@@ -115,6 +125,7 @@ class Run:
 
     def close(self) -> None:
         self.connection.close()
+        self._engine.close()
 
     def __enter__(self) -> Run:
         return self
@@ -196,3 +207,9 @@ class Run:
             for warning in self._store.manifest.units[key].warnings
         ]
         return self._warnings + stored
+
+
+def _known(name: str) -> str:
+    if name not in TABLE_NAMES:
+        raise UsageError(f"no table {name!r}", hint=f"there are: {', '.join(TABLE_NAMES)}")
+    return name
