@@ -67,6 +67,7 @@ class Run:
         self._kinds: dict[str, str] = {}
         self.connection = duckdb.connect()
         self.connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+        self.connection.execute("SET enable_progress_bar = false")  # it would write into our output
         # Joins of many ranks may outgrow the memory; beside the store there is room, in the user's directory there is not.
         self.connection.execute("SET temp_directory = ?", [str(self._store.directory / "spill")])
         self.connection.execute("CREATE SCHEMA raw")

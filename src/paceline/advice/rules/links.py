@@ -21,6 +21,8 @@ from paceline.analysis.fixes import faster_transfers
 SLOW = 0.8
 """A slow link reaches at most this share of its class."""
 FEW_BYTES = 1_000_000
+LONG_NS = 200_000
+"""Where sizes are unknown, what takes less is taken for latency."""
 """A step's traffic below this says nothing about bandwidth."""
 PERSISTENT = 0.6
 
@@ -130,12 +132,14 @@ def _slow_groups(case: Case) -> list[Finding]:
     for instance in shared.tolist():
         row = int(first[instance])
         size = int(events.bytes[row])
-        if size < FEW_BYTES or case.line.is_end[row]:
+        if case.line.is_end[row] or (size < FEW_BYTES if size >= 0 else events.transfer[instance] < LONG_NS):
             continue
         op = "p2p" if events.op[row] in ("send", "receive") else str(events.op[row])
         ranks = members[instance]
         span = len(case.hosts_of(list(ranks)))
-        kinds[op, len(ranks), round(np.log2(size) * 4) * 10 + min(span, 2)][ranks].append(instance)
+        # Where no size was recorded, the place in the program says that it is the same.
+        alike = round(np.log2(size) * 4) if size >= 0 else -1 - int(case.line.place[row])
+        kinds[op, len(ranks), alike * 10 + min(span, 2)][ranks].append(instance)
     return [finding for groups in kinds.values() for finding in _slow_of_kind(case, groups)]
 
 
@@ -157,6 +161,11 @@ def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[
     slow = [ranks for ranks, time in typical.items() if reference and time > reference * max(1.25, 1 + 6 * noise)]
     if not slow or len(slow) > max(1, len(groups) // 3):
         return []
+    sized = bool((_payload(case, np.array(groups[slow[0]])) >= 0).all())
+    if not sized:
+        # A stage may simply move more; only a group of the same stages that does not proves otherwise.
+        usual = {_stages_of(case, ranks) for ranks in groups if ranks not in slow}
+        slow = [ranks for ranks in slow if _stages_of(case, ranks) in usual]
     findings = []
     for ranks in slow:
         instances = np.array(groups[ranks], dtype=np.int64)
@@ -173,8 +182,8 @@ def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[
                 ),
                 gain=case.gain(faster_transfers(case.replay.costs, instances, reference / typical[ranks])),
                 confidence=0.8,
-                amount=f"{size / typical[ranks]:.1f} GB/s",
-                detail=f"{size / reference:.1f} GB/s",
+                amount=f"{size / typical[ranks]:.1f} GB/s" if sized else f"{typical[ranks] / 1e6:.2f} ms",
+                detail=f"{size / reference:.1f} GB/s" if sized else f"{reference / 1e6:.2f} ms",
                 evidence=(Evidence("transfer", round(typical[ranks] / 1e6, 3), round(reference / 1e6, 3), "ms"),),
                 at_least="low",
             )
@@ -182,9 +191,13 @@ def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[
     return findings
 
 
+def _stages_of(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted({int(case.stages[place]) for place in ranks}))
+
+
 def _payload(case: Case, instances: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes of the largest message any member of each collective recorded."""
+    """Bytes of the largest message any member of each collective recorded; -1 = none did."""
     events = case.line.events
-    most = np.zeros(events.instances, dtype=np.int64)
+    most = np.full(events.instances, -1, dtype=np.int64)
     np.maximum.at(most, events.instance, events.bytes)
     return most[instances]
