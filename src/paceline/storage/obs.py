@@ -12,9 +12,10 @@ import http.client
 import io
 import ssl
 import threading
+import time
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from paceline.storage.access import Access, find_access
@@ -39,6 +40,8 @@ _PAGE = 1000
 _TELLING = frozenset({"listObjects", "getObjectMetadata", "getObject", "initiateMultipartUpload", "listParts"})
 """Calls whose answer is needed."""
 _TIMEOUT = 60
+_KEYS_HOLD = 1.0
+"""Seconds. Looking them up costs as much as the rest of a small request."""
 _CHUNK = 1 << 18
 
 
@@ -54,6 +57,8 @@ class ObsStore:
         self.prefix = f"{location.path}/" if location.path else ""
         self._clients: dict[Access, Any] = {}
         self._lock = threading.Lock()
+        self._found: tuple[Access | None, float] = (None, 0.0)
+        """The keys, and until when nobody looks for others."""
         self._worked: Access | None = None
         """Keys the server has taken."""
         self.takes_crc = self.access().signature == "v4"
@@ -115,6 +120,10 @@ class ObsStore:
         answer = self._call("putContent", self._key(key), content=io.BytesIO(data), headers=headers)
         return self.confirm(Item(key, len(data), answer.body.etag.strip('"')), md5)
 
+    def stage(self, key: str, data: Data, md5: str) -> Callable[[], Item]:
+        landed = self.write(key, data, md5)
+        return lambda: landed
+
     def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = md5) -> ObsUpload:
         done = self._parts(key, resume) if resume else None
         if resume and done is not None:
@@ -156,14 +165,19 @@ class ObsStore:
     # -- shared with the fast store ----------------------------------------------------------------------------------
 
     def access(self) -> Access:
-        """Looked up on every call: temporary keys are renewed while a long transfer runs."""
-        return find_access(self.location.scheme, self.bucket)
+        """Looked up every second: temporary keys are renewed while a long transfer runs."""
+        found, until = self._found
+        if found is None or time.monotonic() > until:
+            found = find_access(self.location.scheme, self.bucket)
+            self._found = (found, time.monotonic() + _KEYS_HOLD)
+        return found
 
     def taken(self, used: Access) -> None:
         self._worked = used
 
     def refused(self, used: Access, error: DeniedError) -> StorageError:
         """Worth another try when other keys are there by now, or temporary ones that did work may be renewed soon."""
+        self._found = (None, 0.0)
         if self.access() != used:
             return TransientError(f"{error}; there are new keys")
         if used.token and used.from_file and used == self._worked:
