@@ -104,9 +104,10 @@ def find_access(scheme: str, bucket: str) -> Access:
 def _from_environment(scheme: str) -> _Fields | None:
     environment = os.environ
     for key, secret, token, endpoint, region in _NAMES[scheme]:
-        if environment.get(key) and environment.get(secret):
+        # Asked before every request: each name is looked up once.
+        if (its_key := environment.get(key)) and (its_secret := environment.get(secret)):
             return _Fields(
-                access_key=environment[key], secret_access_key=environment[secret],
+                access_key=its_key, secret_access_key=its_secret,
                 security_token=environment.get(token, ""), obs_endpoint=environment.get(endpoint, ""),
                 region_name=environment.get(region, ""), signature=environment.get("PACELINE_SIGNATURE", ""),
                 ca_file=environment.get("SSL_CERT_FILE", ""),

@@ -12,7 +12,6 @@ import http.client
 import io
 import ssl
 import threading
-import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -40,8 +39,6 @@ _PAGE = 1000
 _TELLING = frozenset({"listObjects", "getObjectMetadata", "getObject", "initiateMultipartUpload", "listParts"})
 """Calls whose answer is needed."""
 _TIMEOUT = 60
-_KEYS_HOLD = 1.0
-"""Seconds. Looking them up costs as much as the rest of a small request."""
 _CHUNK = 1 << 18
 
 
@@ -57,8 +54,6 @@ class ObsStore:
         self.prefix = f"{location.path}/" if location.path else ""
         self._clients: dict[Access, Any] = {}
         self._lock = threading.Lock()
-        self._found: tuple[Access | None, float] = (None, 0.0)
-        """The keys, and until when nobody looks for others."""
         self._worked: Access | None = None
         """Keys the server has taken."""
         self.takes_crc = self.access().signature == "v4"
@@ -165,19 +160,14 @@ class ObsStore:
     # -- shared with the fast store ----------------------------------------------------------------------------------
 
     def access(self) -> Access:
-        """Looked up every second: temporary keys are renewed while a long transfer runs."""
-        found, until = self._found
-        if found is None or time.monotonic() > until:
-            found = find_access(self.location.scheme, self.bucket)
-            self._found = (found, time.monotonic() + _KEYS_HOLD)
-        return found
+        """Looked up on every call: temporary keys are renewed while a long transfer runs."""
+        return find_access(self.location.scheme, self.bucket)
 
     def taken(self, used: Access) -> None:
         self._worked = used
 
     def refused(self, used: Access, error: DeniedError) -> StorageError:
         """Worth another try when other keys are there by now, or temporary ones that did work may be renewed soon."""
-        self._found = (None, 0.0)
         if self.access() != used:
             return TransientError(f"{error}; there are new keys")
         if used.token and used.from_file and used == self._worked:
