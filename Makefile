@@ -49,9 +49,11 @@ $(MINDSPORE)/.installed: pyproject.toml
 	  pytest pytest-timeout --editable '.[checkpoint]'
 	@touch $@
 
-system: ## what the tests need of the machine: a real sshd, openssl, ps, a browser
+system: ## what the tests need of the machine: a real sshd, openssl, ps, a browser, Slurm
 	@[ -x /usr/sbin/sshd ] && command -v openssl >/dev/null && command -v ps >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq openssh-server openssl procps >/dev/null; }
+	@command -v sbatch >/dev/null && [ -x /usr/sbin/slurmctld -a -x /usr/sbin/slurmd -a -x /usr/sbin/munged ] || \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends munge slurmctld slurmd slurm-client >/dev/null; }
 	@command -v chromium >/dev/null && ls /usr/share/fonts/truetype/wqy >/dev/null 2>&1 || \
 	  { apt-get update -qq && apt-get install -y -qq chromium fonts-wqy-zenhei >/dev/null; }
 

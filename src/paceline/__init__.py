@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from paceline.errors import FormatError, PacelineError, UsageError
 
+# Training jobs import this module too: nothing is loaded that only a type checker, or a later call, needs.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from paceline.run.index import Progress
     from paceline.run.run import Run
 
@@ -20,6 +21,7 @@ def open(
     *,
     store: str | Path | None = None,
     workers: int = 1,
+    engine: str | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Open any cluster profile: a directory (or file), s3://, obs:// or ssh://, in any format Paceline reads.
@@ -28,13 +30,22 @@ def open(
     >>> run.table("steps").df()                           # doctest: +SKIP
 
     `store` is where the Parquet store goes (default: below ~/.cache/paceline). With `workers` > 1 large sources are
-    read by spawned processes; a script that does so needs the usual `if __name__ == "__main__":`.
+    read by spawned processes; a script that does so needs the usual `if __name__ == "__main__":`. With an `engine`
+    (dask://host:8786, ray://host:10001) its workers read, each fetching for itself what it needs of a remote source.
     """
     # Imported here so that `import paceline.profiling` inside a training job does not load DuckDB.
+    from paceline.run.engines import engine_for
+    from paceline.run.index import Reading
     from paceline.run.run import Run
     from paceline.storage.localize import localize
     from paceline.storage.location import is_remote, parse
 
-    path = localize(source, progress=(lambda now: progress(now.bytes, now.bytes_total)) if progress else None)
+    readers = engine_for(engine, workers=workers)
     called = parse(source).url if is_remote(source) else None
-    return Run(path, store=Path(store) if store else None, workers=workers, progress=progress, called=called)
+    if called and readers.far:
+        from paceline.run.glance import glance
+
+        seen = glance(called, readers)
+        return Run(seen[1].root, store=store, engine=readers, progress=progress, called=called, seen=seen)
+    path = localize(source, progress=(lambda now: progress(Reading(now.bytes, now.bytes_total))) if progress else None)
+    return Run(path, store=store, engine=readers, progress=progress, called=called)

@@ -7,7 +7,10 @@ PacelineError
 
 from __future__ import annotations
 
-from pathlib import Path
+# Training jobs import this module too: it loads nothing.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class PacelineError(Exception):

@@ -52,7 +52,9 @@ def test_two_stages_with_a_slow_last_one_by_hand() -> None:
     """One micro-batch, forward 1 s and 3 s, message 0.5 s: T = 4.5 s, ideal 2 + 0.5 + 2 = 4.5 s, last stage ideal 3.5 s."""
 
     def times(start: float, end: float, *, communicates: bool = False) -> Recorded:
-        return Recorded(np.full((1, 1), start * 1e9), np.full((1, 1), end * 1e9), communicates)
+        of_message = 0 if communicates else None
+        start_ns, end_ns = np.full((1, 1), start * 1e9), np.full((1, 1), end * 1e9)
+        return Recorded(start_ns, end_ns, communicates, serves=of_message, message=of_message)
 
     study = StragglerStudy(
         {

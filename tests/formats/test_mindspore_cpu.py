@@ -96,6 +96,30 @@ def test_damaged_executions_are_counted_and_the_rest_is_kept(tmp_path: Path) -> 
     assert [warning.message.split()[0] for warning in batch.warnings] == ["3"]
 
 
+def test_marked_steps_are_split_and_own_what_starts_in_them(tmp_path: Path) -> None:
+    """Two steps of 1,000 ns; the AllReduce begins 100 ns before the Mul of step 4 ends. Times in the files: ns, ms, µs."""
+    text = (
+        "Default/Mul-op0;HostCpuOps;10100,0.0003,0 11100,0.0003,0 12500,0.0001,0\n"
+        "Default/AllReduce-op1;HostCpuOps;10500,0.0002,0 11300,0.0002,0\n"
+    )
+    (tmp_path / "cpu_op_execute_timestamp_0.txt").write_text(text)
+    marks = [(3, "10.000"), (4, "11.000")]
+    events = ",".join(
+        f'{{"name":"ProfilerStep#{n}","ph":"X","pid":0,"tid":0,"ts":"{ts}","dur":"1.000"}}' for n, ts in marks
+    )
+    (tmp_path / "trace_view.json").write_text(f"[{events}]")
+    batch = read(tmp_path, tmp_path)
+    columns = 'step, start, "end", computing, communication, overlapped, exposed, free'
+    assert rows(batch, "steps", columns) == [
+        (3, 10_000, 11_000, 300, 200, 0, 200, 500),
+        (4, 11_000, 12_000, 300, 200, 100, 100, 600),
+    ]
+    assert sorted(rows(batch, "kernels", "start, step")) == [
+        (10_100, 3), (10_500, 3), (11_100, 4), (11_300, 4), (12_500, None),
+    ]  # fmt: skip
+    assert rows(batch, "collectives", "step, sequence") == [(3, 0), (4, 1)]
+
+
 def test_a_sum_that_is_no_number_names_file_and_line(tmp_path: Path) -> None:
     header = "op_type,type_occurrences,execution_frequency(per-step),total_compute_time,avg_time(ms),percent\n"
     (tmp_path / "cpu_op_type_info_0.csv").write_text(header + "ReLU,3,1,0.5,0.1,0.2\nMul,3,1,lots,0.1,0.2\n")

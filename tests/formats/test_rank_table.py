@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.errors import FormatError
-from paceline.formats.rank_table import READER, TableEntry, read_mapping, read_rank_table
+from paceline.formats.rank_table import READER, read_mapping
+from paceline.rank_tables import TableEntry, read_rank_table
 from paceline.storage.tree import walk
 from reading import FIXTURES, needs_fixtures, read_all, rows
 

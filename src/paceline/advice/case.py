@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from paceline.advice.finding import Gain
 from paceline.advice.hardware import Hardware, usual_hardware
+from paceline.analysis.operation_timeline import operation_timeline
 from paceline.analysis.peers import Excess, excess_over_peers, peer_classes
 from paceline.analysis.replay import Costs, Replay
 from paceline.analysis.stages import inferred_stages
@@ -39,7 +40,7 @@ class Case:
 
     @cached_property
     def line(self) -> Timeline:
-        return read_timeline(self.run, self.chosen)
+        return operation_timeline(self.run, self.chosen) or read_timeline(self.run, self.chosen)
 
     @cached_property
     def replay(self) -> Replay:

@@ -53,11 +53,13 @@ def _typical_work(replay: Replay, costs: Costs, healthy: list[int], rows: NDArra
     others = np.flatnonzero(np.isin(line.events.rank, healthy))
     width = int(line.place.max()) + 1
     keys = line.step[others] * width + line.place[others]
-    order = np.argsort(keys, kind="stable")
-    edges = np.flatnonzero(np.diff(keys[order], prepend=keys[order][0] - 1))
-    medians = {int(keys[order][edge]): float(np.median(costs.work[others[part]]))
-               for edge, part in zip(edges, np.split(order, edges[1:]), strict=True)}  # fmt: skip
-    return np.array([medians.get(int(key), np.nan) for key in line.step[rows] * width + line.place[rows]])
+    order = np.lexsort((costs.work[others], keys))
+    known, first, counts = np.unique(keys[order], return_index=True, return_counts=True)
+    sorted_work = costs.work[others[order]]
+    medians = (sorted_work[first + (counts - 1) // 2] + sorted_work[first + counts // 2]) / 2
+    wanted = line.step[rows] * width + line.place[rows]
+    found = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[found] == wanted, medians[found], np.nan)
 
 
 def _match_total(

@@ -46,7 +46,12 @@ def breakdown_by(run: Source, chosen: str, by: Literal["step", "stage", "host"])
 def step_shares(run: Source, steps: Sequence[int]) -> dict[str, float]:
     """Which share of the steps of all ranks goes where: sum(part) / sum(step); {} where nothing is known."""
     chosen = f"(step IS NULL OR step IN ({', '.join(map(str, steps))}))" if steps else "true"
-    numbers = rank_breakdown(run, chosen).numbers
+    return shares_of(rank_breakdown(run, chosen))
+
+
+def shares_of(breakdown: Table) -> dict[str, float]:
+    """The same from a `rank_breakdown` of these steps."""
+    numbers = breakdown.numbers
     whole = float(np.nansum(numbers["step"]))
     return {part: float(np.nansum(numbers[part])) / whole for part in PARTS} if whole else {}
 

@@ -8,11 +8,12 @@ over replicas × steps, so the graph is built once and every replay evaluates al
     end(o)   = start(o) + duration(o)                                         computing
     end(o)   = max over members m of o's collective of start(m) + transfer(o)  communication
 
-o follows the operation before it in its stream (computing, each direction of each kind of message, the end of the
-step), and: computing follows the message it needs, a message follows the computing that makes it. With
+o follows the operation before it in its stream (computing, each direction of each kind of message, gradients and
+parameters, the end of the step), and: computing follows the message it needs, a message follows the computing that makes
+it, a receive also follows the computing before the one that needs it, the first computing of a chunk of the model follows
+its parameters. Stages of interleaved pipelines hold several chunks; formats/osdi_messages.py tells whose messages are whose. With
 
-    transfer = end - max over members of start as recorded; for a message the shorter of both sides, because frameworks
-               that send and receive in one call stretch the longer side
+    transfer = end - max over members of start, as recorded
 
     T        = mean over steps of the replay with what was recorded: launch delays between operations are gone
     T ideal  = the same, every computing operation at its mean and every transfer at its median, per name, over
@@ -38,17 +39,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.errors import PacelineError
+from paceline.formats.osdi_messages import MATCHED
 from paceline.run.run import Run
 
 Floats = NDArray[np.float64]
 
 WORST_WORKERS = 0.03
+WRONG_NS = 10_000_000
+"""A transfer that ended longer than this before it began is wrong, and taken for 0."""
 _PASSES = {"forward": 1, "backward": -1}
 """Towards which stage each pass sends."""
-_CLOSING = ("layernorm-grads-all-reduce", "embedding-grads-all-reduce", "grads-reduce-scatter", "grads-all-reduce",
-                "optimizer-clip-main-grad", "optimizer")  # fmt: skip
-"""What follows the last backward, in this order."""
-_OVER_REPLICAS = {"grads-reduce-scatter", "grads-all-reduce", "params-all-gather", "optimizer-clip-main-grad"}
+_COLLECTING = "gc"
+"""Python's collection of garbage, after the last backward."""
+_GRADIENTS = ("grads-reduce-scatter", "grads-all-reduce")
+_REST = "separate-grads-all-reduce"
+"""Gradients that are summed last, where the others are summed during backward."""
+_OVER_REPLICAS = {*_GRADIENTS, _REST, "params-all-gather", "optimizer-clip-main-grad"}
 _OVER_STAGES = {"embedding-grads-all-reduce", "optimizer-clip-main-grad"}
 
 
@@ -66,6 +72,23 @@ class Recorded:
     start: Floats
     end: Floats
     communicates: bool
+    chunk: int = 0
+    """Which of its stage's chunks of the model."""
+    serves: int | None = None
+    """A message: the number of the computing that needs or makes it."""
+    message: int | None = None
+    """Its number among the messages that have another side."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps that count, and which rank is which worker."""
+
+    numbers: tuple[int, ...]
+    begins: Floats
+    """ns on the cluster clock."""
+    ranks: dict[tuple[int, int], int]
+    """By stage and replica."""
 
 
 Costs = dict[Operation, Floats]
@@ -74,12 +97,14 @@ Costs = dict[Operation, Floats]
 class StragglerStudy:
     """The metrics of one run; times in seconds, arrays replicas × steps."""
 
-    def __init__(self, operations: dict[Operation, Recorded]) -> None:
+    def __init__(self, operations: dict[Operation, Recorded], steps: Steps | None = None) -> None:
         self.operations = operations
+        self.steps = steps
         self.stages = 1 + max(operation.stage for operation in operations)
         self.shape: tuple[int, int] = next(iter(operations.values())).start.shape
-        self._follows = _follows(operations)
-        self._together = _order({operation: self._members(operation) for operation in operations}, self._follows)
+        self._other_side = _other_sides(operations, self.stages)
+        self.follows = _follows(operations)
+        self.together = _order({operation: self._members(operation) for operation in operations}, self.follows)
 
     @cached_property
     def step_times(self) -> Floats:
@@ -118,7 +143,7 @@ class StragglerStudy:
     @property
     def worst_workers_share(self) -> float:
         """M_W."""
-        count = math.ceil(WORST_WORKERS * self.stages * self.shape[0])
+        count = math.ceil(round(WORST_WORKERS * self.stages * self.shape[0], 9))
         worst = np.zeros((self.stages, self.shape[0]), dtype=np.bool_)
         worst.flat[np.argsort(-self.worker_scores, axis=None, kind="stable")[:count]] = True
         return self.explained(worst)
@@ -140,13 +165,7 @@ class StragglerStudy:
     @cached_property
     def costs(self) -> Costs:
         """Durations of computing, transfers of communication, as recorded."""
-        transfers = {operation: self._transfer(operation) for operation in self.operations}
-        return {
-            operation: np.minimum.reduce([transfers[member] for member in self._members(operation)])
-            if _is_message(operation)
-            else transfers[operation]
-            for operation in self.operations
-        }
+        return {operation: self._transfer(operation) for operation in self.operations}
 
     @cached_property
     def ideal(self) -> Costs:
@@ -163,10 +182,10 @@ class StragglerStudy:
         """Time of each step with these costs, s."""
         start: dict[Operation, Floats] = {}
         end: dict[Operation, Floats] = {}
-        for members in self._together:
+        for members in self.together:
             for member in members:
                 start[member] = np.zeros(self.shape)
-                for before in self._follows[member]:
+                for before in self.follows[member]:
                     np.maximum(start[member], end[before], out=start[member])
             last = self._last(members, start)
             for member in members:
@@ -190,13 +209,14 @@ class StragglerStudy:
         if not times.communicates:
             return times.end - times.start
         starts = {member: self.operations[member].start for member in self._members(operation)}
-        transfer: Floats = np.maximum(0, times.end - self._last(tuple(starts), starts))
-        return transfer
+        transfer = times.end - self._last(tuple(starts), starts)
+        right: Floats = np.where(transfer <= -WRONG_NS, 0.0, transfer)
+        return right
 
     def _last(self, members: tuple[Operation, ...], start: dict[Operation, Floats]) -> Floats:
         """When the last member began."""
         last: Floats = np.maximum.reduce([start[member] for member in members])
-        if members[0].name in _OVER_REPLICAS:
+        if over_replicas(members[0]):
             last = np.broadcast_to(last.max(axis=0), self.shape)
         return last
 
@@ -206,37 +226,36 @@ class StragglerStudy:
         if name in _OVER_STAGES:
             everyone = (Operation(name, number, stage) for stage in range(self.stages))
             return tuple(member for member in everyone if member in self.operations)
-        if not _is_message(operation):
-            return (operation,)
-        direction, _, kind = name.partition("-")
-        toward = _PASSES[direction] if kind == "send" else -_PASSES[direction]
-        other = Operation(f"{direction}-{'recv' if kind == 'send' else 'send'}", number, stage + toward)
-        if other not in self.operations:
-            raise PacelineError(
-                f"{name} {number} of stage {stage} has no other side; interleaved pipelines are not modelled"
-            )
-        return tuple(sorted((operation, other)))
+        other = self._other_side.get(operation)
+        return tuple(sorted((operation, other))) if other else (operation,)
+
+
+def over_replicas(operation: Operation) -> bool:
+    """Whether all replicas take part in it together."""
+    return operation.name in _OVER_REPLICAS
 
 
 def straggler_study(run: Run) -> StragglerStudy:
     """The study of a run whose operations have the study's names (format osdi-straggler)."""
-    run.load(["ranks", "steps", "kernels", "collectives"])
-    columns = run.sql(_OPERATIONS).fetchall()
-    if not columns:
+    run.load(["ranks", "steps", "kernels", "collectives", "events"])
+    rows = run.sql(_OPERATIONS).fetchall()
+    if not rows:
         raise PacelineError("no step holds all operations of all workers with the names of the straggler study")
-    steps = {step: place for place, step in enumerate(sorted({row[4] for row in columns}))}
-    shape = (1 + max(row[3] for row in columns), len(steps))
+    steps = {step: place for place, step in enumerate(sorted({row[4] for row in rows}))}
+    shape = (1 + max(row[3] for row in rows), len(steps))
     operations: dict[Operation, Recorded] = {}
-    for name, number, stage, replica, step, start, end, communicates in columns:
+    begins, ranks = np.zeros(len(steps)), {}
+    for name, number, stage, replica, step, start, end, communicates, *role, rank, begin in rows:
+        begins[steps[step]], ranks[stage, replica] = begin, rank
         key = Operation(name, number, stage)
         if key not in operations:
-            operations[key] = Recorded(np.full(shape, np.nan), np.full(shape, np.nan), communicates)
+            operations[key] = Recorded(np.full(shape, np.nan), np.full(shape, np.nan), communicates, *role)
         operations[key].start[replica, steps[step]] = start
         operations[key].end[replica, steps[step]] = end
-    return StragglerStudy(operations)
+    return StragglerStudy(operations, Steps(tuple(steps), begins, ranks))
 
 
-_OPERATIONS = """
+_OPERATIONS = f"""
     WITH workers AS (
         SELECT rank, stage, dense_rank() OVER (PARTITION BY stage ORDER BY rank) - 1 AS replica
         FROM ranks WHERE stage IS NOT NULL
@@ -244,46 +263,124 @@ _OPERATIONS = """
         SELECT rank, step, name, start, duration, false AS communicates FROM kernels WHERE step IS NOT NULL
         UNION ALL
         SELECT rank, step, name, start, duration, true FROM collectives WHERE step IS NOT NULL
+        UNION ALL
+        SELECT rank, step, name, events.start, events.duration, false
+        FROM (SELECT * FROM events WHERE name = '{_COLLECTING}') AS events JOIN steps USING (rank)
+        WHERE events.start >= steps.start AND events.start < steps."end"
+    ), chunked AS (
+        SELECT *, split_part(name, ' #', 1) AS optype, coalesce(TRY_CAST(split_part(name, ' #', 2) AS BIGINT), 0) AS chunk,
+               row_number() OVER () AS operation
+        FROM everything JOIN workers USING (rank)
+    ), operations AS (
+        SELECT *, chunk * stages + stage AS gmc, chunks * stages AS model_chunks
+        FROM chunked CROSS JOIN (SELECT max(stage) + 1 AS stages, max(chunk) + 1 AS chunks FROM chunked)
     ), begins AS (
-        SELECT step, min(start) AS begin FROM everything GROUP BY step
-    ), numbered AS (
-        SELECT name, row_number() OVER (PARTITION BY rank, step, name ORDER BY start) - 1 AS number, stage, replica, step,
-               start - begin AS start, start - begin + duration AS end, communicates
-        FROM everything JOIN workers USING (rank) JOIN begins USING (step)
+        SELECT step, min(start) AS begin FROM operations GROUP BY step
+    ), {MATCHED}, numbered AS (
+        SELECT optype, row_number() OVER (PARTITION BY rank, step, optype ORDER BY start) - 1 AS number, stage, replica,
+               step, start - begin AS start, start - begin + duration AS end, communicates, chunk, serves, message, rank, begin
+        FROM operations LEFT JOIN matched USING (operation) JOIN begins USING (step)
     ), complete AS (
         -- A step counts when every worker recorded everything that the workers of its stage ever do.
         SELECT step FROM numbered GROUP BY step
-        HAVING count(*) = (SELECT count(*) FROM (SELECT DISTINCT name, number, stage, replica FROM numbered))
+        HAVING count(*) = (SELECT count(*) FROM (SELECT DISTINCT optype, number, stage, replica FROM numbered))
     )
-    SELECT * FROM numbered SEMI JOIN complete USING (step) ORDER BY step, stage, replica, start
+    SELECT * FROM numbered SEMI JOIN complete USING (step) ORDER BY step, replica, stage, start
 """
 
 
-def _is_message(operation: Operation) -> bool:
-    return operation.name.endswith(("-send", "-recv"))
+def _other_sides(operations: dict[Operation, Recorded], stages: int) -> dict[Operation, Operation]:
+    """The receive of each send and the send of each receive: equal numbers among the real messages between two stages."""
+    ends = {
+        (operation.name, recorded.message, operation.stage): operation
+        for operation, recorded in operations.items()
+        if recorded.message is not None
+    }
+    found = {}
+    for (name, message, stage), operation in ends.items():
+        direction, _, kind = name.partition("-")
+        toward = _PASSES[direction] if kind == "send" else -_PASSES[direction]
+        side = f"{direction}-{'recv' if kind == 'send' else 'send'}"
+        other = ends.get((side, message, (stage + toward) % stages))
+        if other is None:
+            raise PacelineError(f"{name} {operation.number} of stage {stage} has no other side; the trace is incomplete")
+        found[operation] = other
+    return found
 
 
 def _follows(operations: dict[Operation, Recorded]) -> dict[Operation, list[Operation]]:
     """What each operation must wait for on its own worker."""
     follows: dict[Operation, list[Operation]] = {operation: [] for operation in operations}
     for stage in sorted({operation.stage for operation in operations}):
-        here = [operation for operation in operations if operation.stage == stage]
-        opening = [operation for operation in here if operation.name == "params-all-gather"]
-        computing = _in_order(operations, (o for o in here if o.name in ("forward-compute", "backward-compute")))
-        closing = [operation for name in _CLOSING for operation in here if operation.name == name]
-        _chain(follows, [*opening, *computing, *closing])
-        for direction in _PASSES:
-            for kind in ("send", "recv"):
-                messages = sorted(operation for operation in here if operation.name == f"{direction}-{kind}")
-                _chain(follows, [*opening, *messages])
-        for compute in computing:
-            direction = compute.name.partition("-")[0]
-            needed, made = (compute._replace(name=f"{direction}-{kind}") for kind in ("recv", "send"))
-            if needed in operations:
-                follows[compute].append(needed)
-            if made in operations:
-                follows[made].append(compute)
+        here = _in_order(operations, (operation for operation in operations if operation.stage == stage))
+        computing = _named(here, "forward-compute", "backward-compute")
+        _chain(follows, computing)
+        _chain(follows, _named(here, "params-all-gather", *_GRADIENTS))
+        for name in (f"{direction}-{kind}" for direction in _PASSES for kind in ("send", "recv")):
+            _chain(follows, _named(here, name))
+        _serve(follows, operations, here)
+        _await_parameters(follows, operations, here)
+        _open_backward(follows, computing, here)
+        _close(follows, operations, here)
     return follows
+
+
+def _serve(follows: dict[Operation, list[Operation]], operations: dict[Operation, Recorded], here: list[Operation]) -> None:
+    """Messages with the computing that needs or makes them."""
+    for message in here:
+        serves = operations[message].serves
+        if serves is None:
+            continue
+        direction, _, kind = message.name.partition("-")
+        compute = Operation(f"{direction}-compute", serves, message.stage)
+        if kind == "send":
+            follows[message].append(compute)
+            continue
+        follows[compute].append(message)
+        if serves:
+            follows[message].append(compute._replace(number=serves - 1))
+
+
+def _await_parameters(
+    follows: dict[Operation, list[Operation]], operations: dict[Operation, Recorded], here: list[Operation]
+) -> None:
+    """The first forward of each chunk needs all parameters of that chunk."""
+    last = {operations[gather].chunk: gather for gather in _named(here, "params-all-gather")}
+    for forward in _named(here, "forward-compute"):
+        gather = last.pop(operations[forward].chunk, None)
+        if gather:
+            follows[forward].append(gather)
+
+
+def _open_backward(follows: dict[Operation, list[Operation]], computing: list[Operation], here: list[Operation]) -> None:
+    """The first messages of the backward pass are posted one computing before the last forward of the warm-up."""
+    first = next((place for place, compute in enumerate(computing) if compute.name == "backward-compute"), 0)
+    if first >= 2:
+        for message in here:
+            if message.name in ("backward-send", "backward-recv") and message.number == 0:
+                follows[message].append(computing[first - 2])
+
+
+def _close(follows: dict[Operation, list[Operation]], operations: dict[Operation, Recorded], here: list[Operation]) -> None:
+    """What follows the last backward; gradients are summed there, or during backward where only the rest is left."""
+    computing = _named(here, "forward-compute", "backward-compute")
+    gradients, rest = _named(here, *_GRADIENTS), _named(here, _REST)
+    collecting = _named(here, _COLLECTING)
+    _chain(follows, [*computing[-1:], *collecting])
+    sums = _named(here, "layernorm-grads-all-reduce") + _named(here, "embedding-grads-all-reduce")
+    end = _named(here, "optimizer-clip-main-grad") + _named(here, "optimizer")
+    closing = [*sums, *(rest or gradients), *end]
+    _chain(follows, [*(collecting or computing)[-1:], *closing])
+    if rest:
+        _chain(follows, [*gradients[-1:], *closing[:1]])
+        for chunk in {operations[summed].chunk for summed in gradients}:
+            first = next(summed for summed in gradients if operations[summed].chunk == chunk)
+            last = [back for back in _named(computing, "backward-compute") if operations[back].chunk == chunk]
+            _chain(follows, [*last[-1:], first])
+
+
+def _named(here: list[Operation], *names: str) -> list[Operation]:
+    return [operation for operation in here if operation.name in names]
 
 
 def _in_order(operations: dict[Operation, Recorded], chosen: Iterable[Operation]) -> list[Operation]:

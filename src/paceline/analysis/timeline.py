@@ -41,7 +41,6 @@ QUEUED_NS = 10_000
 """An event that starts within this after the one before it in its group had been waiting for it."""
 
 Floats = NDArray[np.float64]
-Place = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -241,7 +240,7 @@ class _Lines:
         return Timeline(
             events=self.events, steps=self.bounds.steps, step=self.step, is_end=self.is_end, beside=self.beside,
             overlap=self.overlap, anchor=self.anchor, work=self.work, after=self.after, lag=self.lag, begin=self.begin,
-            known=~np.isnan(self.bounds.end), split_known=self.bounds.split_known, place=self._place_codes(), own=self.own,
+            known=~np.isnan(self.bounds.end), split_known=self.bounds.split_known, place=self._place_codes, own=self.own,
         )  # fmt: skip
 
     def _by_rank(self) -> Iterator[tuple[int, Ints]]:
@@ -369,25 +368,19 @@ class _Lines:
         Ranks that did not wait show after which event of the main line, and how much work later, the program gets there.
         """
         self._sum_own()
-        keys = self._places
-        issued, reached = self._issued(keys), self._reached(keys)
-        rows_of = {
-            (rank, step, key): row
-            for row, (rank, step, key) in enumerate(
-                zip(self.events.rank.tolist(), self.step.tolist(), keys, strict=True)
-            )
-            if not self.beside[row]
-        }
+        codes = self._place_codes
+        issued, reached = self._issued(codes), self._reached(codes)
+        rows_of = self._rows_of(codes)
         for row in np.flatnonzero(self.after >= 0).tolist():
             before = int(self.after[row])
             rank, step = int(self.events.rank[row]), int(self.step[row])
-            anchors = issued.get(keys[row], {})
+            anchors = issued.get(int(codes[row]), {})
             if not self.beside[row]:  # the main line goes on from where it is
                 if np.isnan(self._recorded_own(rank, step)):  # else _match_recorded_split knows better
-                    self.work[row] = min(int(self.work[row]), self._usual_work(row, keys, anchors, reached))
+                    self.work[row] = min(int(self.work[row]), self._usual_work(row, anchors, reached))
                 continue
             for place, work in anchors.items():
-                anchor = rows_of.get((rank, step, place), -1) if place else -1
+                anchor = rows_of.get((rank, step, place), -1) if place >= 0 else -1
                 if anchor >= 0 and self._free(anchor) <= self.events.start[row] + INSIDE_NS:
                     self.anchor[row] = anchor
                     self.work[row] = max(0, min(work, int(self.events.start[row]) - self._free(anchor)))
@@ -397,37 +390,49 @@ class _Lines:
         self._sum_own()
         self._match_recorded_split()
 
-    def _issued(self, keys: list[Place]) -> dict[Place, dict[Place, int]]:
-        """Of each place of the program: the places it follows on ranks that did not wait, usual first, with the least work."""
-        votes: dict[Place, Counter[Place]] = defaultdict(Counter)
-        least: dict[tuple[Place, Place], int] = {}
-        for row in np.flatnonzero((self.after < 0) | ~self.beside).tolist():
-            before = self._key(keys, int(self.anchor[row]))
-            votes[keys[row]][before] += 1
-            least[keys[row], before] = min(int(self.work[row]), least.get((keys[row], before), 2**62))
-        return {
-            key: {before: least[key, before] for before, _ in counter.most_common()} for key, counter in votes.items()
-        }
+    def _rows_of(self, codes: Ints) -> dict[tuple[int, int, int], int]:
+        """Main-line rows by (rank, step, place)."""
+        rows = np.flatnonzero(~self.beside)
+        keys = zip(self.events.rank[rows].tolist(), self.step[rows].tolist(), codes[rows].tolist(), strict=True)
+        return dict(zip(keys, rows.tolist(), strict=True))
 
-    def _reached(self, keys: list[Place]) -> dict[Place, float]:
+    def _issued(self, codes: Ints) -> dict[int, dict[int, int]]:
+        """Of each place of the program: the places it follows on ranks that did not wait, usual first, with the least work.
+
+        -1 stands for the begin of the first step. Only asked for places where some rank may have waited.
+        """
+        asked = np.isin(codes, codes[self.after >= 0])
+        rows = np.flatnonzero(asked & ((self.after < 0) | ~self.beside))
+        anchor = self.anchor[rows]
+        before = np.where(anchor >= 0, codes[anchor], -1)
+        width = int(codes.max(initial=0)) + 2
+        pairs, first, pair, counts = np.unique(
+            codes[rows] * width + before + 1, return_index=True, return_inverse=True, return_counts=True
+        )
+        least = np.full(len(pairs), 2**62)
+        np.minimum.at(least, pair, self.work[rows])
+        issued: dict[int, dict[int, int]] = defaultdict(dict)
+        for number in np.lexsort((first, -counts)).tolist():
+            place, previous = divmod(int(pairs[number]), width)
+            issued[place][previous - 1] = int(least[number])
+        return issued
+
+    def _reached(self, codes: Ints) -> Floats:
         """The least own time, since the first collective of the step, with which any rank reached each place."""
-        begin = self._own_at_first_event()
-        least: dict[Place, float] = {}
-        for row in np.flatnonzero(~self.beside).tolist():
-            least[keys[row]] = min(least.get(keys[row], np.inf), float(self.own[row] - begin[row]))
-        self._first_own = begin
+        self._first_own = self._own_at_first_event()
+        rows = np.flatnonzero(~self.beside)
+        least = np.full(int(codes.max(initial=0)) + 1, np.inf)
+        np.minimum.at(least, codes[rows], self.own[rows] - self._first_own[rows])
         return least
 
-    def _usual_work(self, row: int, keys: list[Place], anchors: dict[Place, int], reached: dict[Place, float]) -> int:
+    def _usual_work(self, row: int, anchors: dict[int, int], reached: Floats) -> int:
         """Work before a main-line event that may have waited: no more than on ranks that came the same way, or the fastest."""
         anchor = int(self.anchor[row])
-        same_way = anchors.get(self._key(keys, anchor), int(self.work[row]))
+        came = int(self._place_codes[anchor]) if anchor >= 0 else -1
+        same_way = anchors.get(came, int(self.work[row]))
         before = float(self.own[anchor] + self.overlap[anchor]) if anchor >= 0 else 0.0
-        fastest = reached[keys[row]] + float(self._first_own[row]) - before
+        fastest = float(reached[self._place_codes[row]]) + float(self._first_own[row]) - before
         return min(same_way, max(0, int(fastest)))
-
-    def _key(self, keys: list[Place], row: int) -> Place:
-        return keys[row] if row >= 0 else ()
 
     def _free(self, row: int) -> int:
         return max(int(self.events.end[row]), int(self.events.start[row] + self.overlap[row]))
@@ -453,33 +458,20 @@ class _Lines:
         self._sum_own()
 
     @cached_property
-    def _places(self) -> list[Place]:
-        """(kind of operator, how many members, which group of that kind, which of them in this step).
+    def _place_codes(self) -> Ints:
+        """One number per (kind of operator, how many members, which group of that kind, which of them in this step).
 
         The same on ranks that run one program, in whatever order its events came to start.
         """
-        ops = np.unique(self.events.op.astype(str), return_inverse=True)[1]
-        members = self.events.members[self.events.instance]
-        groups: dict[Place, dict[object, int]] = defaultdict(dict)
-        seen: Counter[Place] = Counter()
-        places: list[Place] = []
-        for rank, step, op, size, tie in zip(
-            self.events.rank.tolist(),
-            self.step.tolist(),
-            ops.tolist(),
-            members.tolist(),
-            self.events.tie.tolist(),
-            strict=True,
-        ):
-            ties = groups[rank, op, size]
-            group = ties.setdefault(tie, len(ties))
-            seen[rank, step, op, size, group] += 1
-            places.append((op, size, group, seen[rank, step, op, size, group]))
-        return places
-
-    def _place_codes(self) -> Ints:
-        codes: dict[Place, int] = {}
-        return np.array([codes.setdefault(key, len(codes)) for key in self._places], dtype=np.int64)
+        ties: dict[object, int] = {}
+        tie = np.array([ties.setdefault(name, len(ties)) for name in self.events.tie.tolist()], dtype=np.int64)
+        ops: dict[object, int] = {}
+        op = np.array([ops.setdefault(str(name), len(ops)) for name in self.events.op.tolist()], dtype=np.int64)
+        kind = _joint(op, self.events.members[self.events.instance])
+        kind_here = _joint(self.events.rank, kind)
+        group = _numbered(kind_here, _joint(kind_here, tie))
+        turn = _turns(_joint(self.events.rank, self.step, kind, group))
+        return _joint(kind, group, turn)
 
     def _sum_own(self) -> None:
         """own(i) = own(anchor) + overlap(anchor) + work(i); anchors come before their followers in row order."""
@@ -504,3 +496,34 @@ class _Lines:
         at_end[self.events.rank[ends], self.step[ends] + 1] = self.own[ends]
         begin: Floats = at_end[self.events.rank, self.step]
         return begin
+
+
+def _joint(*columns: Ints) -> Ints:
+    """One number for each combination of values."""
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        code = np.unique(code * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
+    return code
+
+
+def _numbered(owner: Ints, item: Ints) -> Ints:
+    """The number of each item among those of its owner, in the order in which they first occur."""
+    _, first, which = np.unique(item, return_index=True, return_inverse=True)
+    order = np.lexsort((first, owner[first]))
+    owners = owner[first][order]
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.arange(len(order)) - np.searchsorted(owners, owners)
+    return number[which]
+
+
+def _turns(code: Ints) -> Ints:
+    """How often each value has occurred before.
+
+    >>> _turns(np.array([5, 7, 5, 5, 7])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = np.argsort(code, kind="stable")
+    ordered = code[order]
+    turn = np.empty(len(code), dtype=np.int64)
+    turn[order] = np.arange(len(code)) - np.searchsorted(ordered, ordered)
+    return turn

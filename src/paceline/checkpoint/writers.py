@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from paceline.checkpoint.arrays import sync_directory
 from paceline.checkpoint.chunks import content_crc
 from paceline.checkpoint.files import LocalFile, SourceFile
 from paceline.checkpoint.frame import Frame
@@ -89,7 +90,7 @@ class LocalWriter:
             os.fsync(self._file)
             os.replace(self._partial, self._path)
             self.leave()
-            _sync_directory(self._path.parent)
+            sync_directory(self._path.parent)
             _remove_abandoned(self._path)
         found = FileStore(self._path.parent).stat(self._path.name)
         if found is None:
@@ -207,12 +208,3 @@ def _is_locked_by_us(file: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _sync_directory(directory: Path) -> None:
-    """So that the name is on the disk too."""
-    file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from paceline.cli.moving import progress_bar
+from paceline.cli.resume_point import resume_point
 from paceline.errors import PacelineError, UsageError
 from paceline.storage.report import OnProgress
 
@@ -27,6 +28,7 @@ checkpoint = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+checkpoint.command("resume-point")(resume_point)
 
 
 class Format(str, Enum):

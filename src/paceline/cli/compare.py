@@ -19,7 +19,7 @@ from paceline.analysis.compare import Change, Comparison, Measured, measure
 from paceline.analysis.compare import compare as side_by_side
 from paceline.cli.language import Language, is_chinese
 from paceline.cli.rows import format_rows
-from paceline.cli.source import StoreOption, WorkersOption, opened
+from paceline.cli.source import EngineOption, StoreOption, WorkersOption, opened
 
 SCHEMA = "paceline.comparison/1"
 _WORDS = {
@@ -60,14 +60,15 @@ def compare(
     lang: Annotated[Language, typer.Option("--lang", help="Language of the report.")] = Language.auto,
     store: StoreOption = None,
     workers: WorkersOption = None,
+    engine: EngineOption = None,
 ) -> None:
     """Compare two runs: what became faster or slower beyond noise, and whether earlier findings are gone.
 
     Example:  paceline compare runs/monday runs/tuesday --fail-on-slower 3
     """
     language = "zh" if is_chinese(lang) else "en"
-    old, old_diagnosis, _ = _examine(before, store and store / "before", workers)
-    new, new_diagnosis, blind = _examine(after, store and store / "after", workers)
+    old, old_diagnosis, _ = _examine(before, store and f"{store}/before", workers, engine)
+    new, new_diagnosis, blind = _examine(after, store and f"{store}/after", workers, engine)
     result = side_by_side(old, new)
     told = fates(old_diagnosis, new_diagnosis, blind=blind)
     document = _as_json(result, told, (old_diagnosis, new_diagnosis), language)
@@ -83,9 +84,11 @@ def compare(
         raise typer.Exit(3)
 
 
-def _examine(source: Path, store: Path | None, workers: int | None) -> tuple[Measured, Diagnosis, frozenset[str]]:
+def _examine(
+    source: Path, store: str | None, workers: int | None, engine: str | None
+) -> tuple[Measured, Diagnosis, frozenset[str]]:
     """One run at a time, so that only one is open."""
-    with opened(source, store, workers) as run:
+    with opened(source, store, workers, engine) as run:
         return measure(run), diagnose(run), blind_spots(run)
 
 

@@ -15,9 +15,9 @@ from paceline.advice.finding import SEVERITIES
 from paceline.advice.hardware import load_hardware, usual_hardware
 from paceline.advice.own_rules import own_rule
 from paceline.advice.present import as_json
-from paceline.analysis.steps import step_shares
+from paceline.analysis.steps import shares_of, step_shares
 from paceline.cli.language import Language, is_chinese
-from paceline.cli.source import Source, StoreOption, WorkersOption, opened
+from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened
 from paceline.errors import PacelineError, UsageError
 from paceline.report.data import ReportData, report_data
 from paceline.report.html import render_html, write_html
@@ -59,6 +59,7 @@ def diagnose(
     lang: Annotated[Language, typer.Option("--lang", help="Language of the report.")] = Language.auto,
     store: StoreOption = None,
     workers: WorkersOption = None,
+    engine: EngineOption = None,
 ) -> None:
     """Find what slows a run, prove it, and say what mending it would gain.
 
@@ -71,11 +72,14 @@ def diagnose(
     profile = load_hardware(hardware) if hardware else usual_hardware()
     own_rules = [own_rule(rule) for rule in rules or ()]
     language = "zh" if is_chinese(lang) else "en"
-    with opened(source, store, workers) as run:
+    with opened(source, store, workers, engine) as run:
         diagnosis = examine(run, steps=chosen, hardware=profile, own_rules=own_rules)
         public = {each: as_json(diagnosis, each) for each in ("en", "zh")}
         report = report_data(run, public, nominal=profile.nominal_speeds) if places.html or mask_hosts else None
-        shares = None if places.silent else step_shares(run, tuple(diagnosis.run["steps"]))
+        if report is not None:
+            shares = shares_of(report.tables["breakdown"])
+        else:
+            shares = {} if places.silent else step_shares(run, tuple(diagnosis.run["steps"]))
     if report is not None and mask_hosts:
         report = masked(report)
         public = {each: dict(report.diagnoses[each]) for each in public}

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.source import Source, StoreOption, WorkersOption, opened, say_warnings
+from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened, say_warnings
 from paceline.errors import UsageError
 from paceline.run.cluster_export import export_cluster_analysis, unplaced_links
 from paceline.run.export import export_chrome_trace, export_tables
@@ -30,12 +30,13 @@ def export(
     ranks: Annotated[str | None, typer.Option("--ranks", help="Only these ranks, e.g. 0,5,8-15.")] = None,
     store: StoreOption = None,
     workers: WorkersOption = None,
+    engine: EngineOption = None,
 ) -> None:
     """Write all tables as Parquet or CSV, one timeline for Perfetto, or msprof-analyze's files for MindStudio Insight.
 
     Example:  paceline export runs/llama-16 --to chrome-trace --output llama.json.gz
     """
-    with opened(source, store, workers) as run:
+    with opened(source, store, workers, engine) as run:
         name = source.resolve().name or "run"
         if to is Target.chrome_trace:
             target = output or Path(f"{name}.trace.json.gz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterable
@@ -18,9 +19,11 @@ COMMANDS = (
     "what-if",
     "compare",
     "serve",
+    "watch",
     "show",
     "sql",
     "export",
+    "index",
     "simulate",
     "copy",
     "sync",
@@ -30,8 +33,24 @@ COMMANDS = (
     "kb",
     "msadvisor",
     "checkpoint",
+    "bench",
+    "job",
+    "doctor",
+    "launch",
+    "rank-table",
+    "train",
+    "profile",
+    "run-profiled",
 )
 """Each is the function, or the Typer of subcommands, of that name in the module of that name."""
+
+_READ_ONLY = frozenset({"diagnose", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb"})
+PASS_ON = {
+    "launch": {"ignore_unknown_options": True, "allow_interspersed_args": False},
+    "run-profiled": {"ignore_unknown_options": True, "allow_interspersed_args": False},
+    "train": {"ignore_unknown_options": True, "allow_extra_args": True},
+}
+"""Commands that hand on what is not theirs."""
 
 
 def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -50,7 +69,7 @@ def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            app.command(name, context_settings=PASS_ON.get(name))(command)
     return app
 
 
@@ -77,6 +96,7 @@ _WRONG_ARGUMENTS: Any = typer.BadParameter.__mro__[1]
 def main() -> None:
     """Entry point: one sentence on stderr for what a person can act on, exit codes that mean something."""
     named = [word for word in sys.argv[1:] if word in COMMANDS][:1]
+    _travel_light(named)
     try:
         code = application(named or COMMANDS)(standalone_mode=False)
         if code:
@@ -98,6 +118,14 @@ def main() -> None:
     except BrokenPipeError:
         # The reader of our output (head, less) went away: nothing is wrong, and nothing more can be said.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _travel_light(named: list[str]) -> None:
+    """Importing and reading make a million objects that live until the end: looking for garbage among them costs a tenth."""
+    gc.set_threshold(100_000, 20, 20)
+    if named and named[0] in _READ_ONLY:
+        # Their matrices are tiny, and NumPy's idle threads spin. Nobody's training inherits this.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _say(text: str) -> None:

@@ -12,7 +12,7 @@ from paceline.advice.engine import diagnose
 from paceline.advice.hardware import usual_hardware
 from paceline.advice.present import as_json
 from paceline.cli.language import Language, is_chinese
-from paceline.cli.source import StoreOption, WorkersOption, opened, say_warnings
+from paceline.cli.source import EngineOption, StoreOption, WorkersOption, opened, say_warnings
 from paceline.errors import UsageError
 from paceline.report.data import report_data
 from paceline.report.html import write_html
@@ -31,6 +31,7 @@ def msadvisor(
     lang: Annotated[Language, typer.Option("--lang", help="Language of the result.")] = Language.auto,
     store: StoreOption = None,
     workers: WorkersOption = None,
+    engine: EngineOption = None,
 ) -> None:
     """Analyse communication as msadvisor's HCCL knowledge base did: same arguments, same places for results.
 
@@ -38,7 +39,7 @@ def msadvisor(
     """
     source, target = _places(data, bucket_name)
     language = "zh" if is_chinese(lang) else "en"
-    with opened(source, store, workers) as run:
+    with opened(source, store, workers, engine) as run:
         steps = _chosen(run, step)
         _check_ranks(run, rank_size)
         diagnosis = diagnose(run, steps=steps)

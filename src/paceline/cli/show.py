@@ -11,7 +11,7 @@ import typer
 from paceline.cli.language import Language
 from paceline.cli.overview import print_overview
 from paceline.cli.rows import Rows, write_rows
-from paceline.cli.source import Source, StoreOption, WorkersOption, opened, say_warnings
+from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened, say_warnings
 from paceline.run.run import TABLE_NAMES
 
 
@@ -31,12 +31,13 @@ def show(
     lang: Annotated[Language, typer.Option("--lang", help="Language of the overview.")] = Language.auto,
     store: StoreOption = None,
     workers: WorkersOption = None,
+    engine: EngineOption = None,
 ) -> None:
     """Show what a profile holds: an overview, or one table.
 
     Example:  paceline show runs/llama-16 steps --format csv --output steps.csv
     """
-    with opened(source, store, workers) as run:
+    with opened(source, store, workers, engine) as run:
         if table is None and format is Format.pretty and output is None:
             print_overview(run, lang)
         else:

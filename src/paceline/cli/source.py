@@ -4,39 +4,56 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
 import paceline
+from paceline.run.index import Progress, Reading
 from paceline.run.run import Run
 
 Source = Annotated[Path, typer.Argument(help="Directory (or file) of profiles, any format, any depth.")]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="Where the Parquet store goes.  [default: below ~/.cache/paceline]")
+    str | None,
+    typer.Option("--store", help="Where the Parquet store goes: a path, s3://, obs://.  [default: ~/.cache/paceline]"),
 ]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes to read large sources with.  [default: cores]")
 ]
+EngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", help="Who reads: dask://host:8786 or ray://host:10001.  [default: processes here]"),
+]
 
 
 @contextmanager
-def opened(source: Path, store: Path | None, workers: int | None) -> Iterator[Run]:
+def opened(source: Path, store: str | Path | None, workers: int | None, engine: str | None = None) -> Iterator[Run]:
     """A Run that shows on stderr how far reading is, and says at the end what was odd."""
     console = Console(stderr=True)
-    columns = ("reading", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading", total=None, visible=False)
-
-        def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, visible=True)
-
-        with paceline.open(source, store=store, workers=workers or os.cpu_count() or 1, progress=advance) as run:
+    cores = workers or os.cpu_count() or 1
+    with _shown(console) if console.is_terminal else nullcontext() as advance:
+        with paceline.open(source, store=store, workers=cores, engine=engine, progress=advance) as run:
             yield run
+
+
+@contextmanager
+def _shown(console: Console) -> Iterator[Progress]:
+    # Imported here: a fiftieth of a second that nobody sees unless there is a terminal.
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    columns = ("reading", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TextColumn("{task.description}"))
+    with Bars(*columns, TimeRemainingColumn(), console=console, transient=True) as bars:
+        task = bars.add_task("", total=None, visible=False)
+
+        def show(now: Reading) -> None:
+            ranks = f"{now.ranks:,} of {now.ranks_total:,} ranks" if now.ranks_total else ""
+            bars.update(task, completed=now.done, total=now.total, description=ranks, visible=True)
+
+        yield show
 
 
 def say_warnings(run: Run, *, most: int = 12) -> None:

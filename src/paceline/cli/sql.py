@@ -9,7 +9,7 @@ import typer
 
 from paceline.cli.rows import Rows, write_rows
 from paceline.cli.show import Format
-from paceline.cli.source import Source, StoreOption, WorkersOption, opened, say_warnings
+from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened, say_warnings
 
 
 def sql(
@@ -20,11 +20,12 @@ def sql(
     limit: Annotated[int, typer.Option("--limit", "-n", help="Rows that pretty shows; 0 = all.")] = 40,
     store: StoreOption = None,
     workers: WorkersOption = None,
+    engine: EngineOption = None,
 ) -> None:
     """Ask the tables anything; times are ns, sizes bytes.
 
     Example:  paceline sql runs/llama-16 "select rank, median(duration)/1e6 as ms from steps group by rank order by ms"
     """
-    with opened(source, store, workers) as run:
+    with opened(source, store, workers, engine) as run:
         write_rows(Rows(run.connection, run.sql(query)), format=format.value, output=output, limit=limit)
         say_warnings(run)

@@ -8,7 +8,7 @@ import typer
 
 from paceline.advice.case import Case
 from paceline.advice.what_if import apply_fix
-from paceline.cli.source import Source, StoreOption, WorkersOption, opened
+from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened
 
 
 def what_if(
@@ -19,12 +19,13 @@ def what_if(
     ] = None,
     store: StoreOption = None,
     workers: WorkersOption = None,
+    engine: EngineOption = None,
 ) -> None:
     """Replay the run with faults mended and print the new step time.
 
     Example:  paceline what-if runs/llama-16 --fix rank:5 --fix link:3-4
     """
-    with opened(source, store, workers) as run:
+    with opened(source, store, workers, engine) as run:
         case = Case(run)
         costs = case.replay.costs
         typer.echo(f"measured               {case.step_ms:10.2f} ms a step")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import stat
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.errors import UsageError
+from paceline.rank_tables import generate, write
 from paceline.storage.location import Location, parse
 from paceline.storage.secret import Secret
 from paceline.storage.ssh_connection import Login
@@ -98,13 +98,4 @@ def mapping_text(hosts: Sequence[Host]) -> str:
 
 def rank_table_text(devices: dict[str, list[int]]) -> str:
     """A rank table (1.0) for hosts and devices as found, ranks counted through."""
-    rank = 0
-    servers = []
-    for name, numbers in devices.items():
-        cards = []
-        for device in sorted(numbers):
-            cards.append({"device_id": str(device), "device_ip": "", "rank_id": str(rank)})
-            rank += 1
-        servers.append({"server_id": name, "device": cards, "host_nic_ip": "reserve"})
-    table = {"version": "1.0", "server_count": str(len(servers)), "server_list": servers, "status": "completed"}
-    return json.dumps(table, indent=2) + "\n"
+    return write(generate((name, sorted(numbers)) for name, numbers in devices.items()))

@@ -22,8 +22,9 @@ from paceline.formats.ascend_csv import (
 )
 from paceline.formats.ascend_identity import Identity, read_identity
 from paceline.formats.ascend_trace import read_steps, read_trace_counters, read_trace_view
+from paceline.formats.light import is_light
 from paceline.formats.minddata import minddata_sections
-from paceline.formats.mindspore_cpu import cpu_sections
+from paceline.formats.mindspore_cpu import cpu_sections, tells_steps
 from paceline.formats.reader import Part, Section
 from paceline.storage.tree import File, Tree, parent_of
 
@@ -43,7 +44,8 @@ class AscendText:
 
     def find(self, tree: Tree) -> Iterator[Part]:
         owners = (_profile_of(tree, directory) for directory in tree.directories)
-        profiles = sorted({profile for profile in owners if profile is not None})
+        # A light recorder's exports repeat its log, which tells of which job they are.
+        profiles = sorted({profile for profile in owners if profile is not None and not is_light(tree, profile)})
         ranks = [_rank_of(tree, profile) for profile in profiles]
         unused = iter(number for number in range(len(profiles)) if number not in ranks)
         for profile, rank in zip(profiles, ranks, strict=True):
@@ -109,7 +111,7 @@ def _rank_of(tree: Tree, profile: str) -> int | None:
 def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> Iterator[Section]:
     yield _identity(tree, profile, files)
     steps, trace = files.get("step_trace_time.csv"), files.get("trace_view.json")
-    if steps or trace:
+    if (steps or trace) and not tells_steps(files, rank):
         read_split = partial(read_steps, steps.path if steps else None, trace.path if trace else None)
         yield Section("steps", frozenset({"steps"}), _given(steps, trace), read_split, parsed=0.02)
     if trace:
@@ -160,8 +162,8 @@ def _device_of(tree: Tree, profile: str) -> int | None:
     prefix = f"{profile}/PROF_" if profile else "PROF_"
     devices = {
         int(found[1])
-        for directory in tree.directories
-        if directory.startswith(prefix) and (found := re.search(r"/device_(\d+)(?:/|$)", directory))
+        for directory in tree.directories_starting(prefix)
+        if (found := re.search(r"/device_(\d+)(?:/|$)", directory))
     }
     return devices.pop() if len(devices) == 1 else None
 

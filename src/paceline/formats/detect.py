@@ -10,6 +10,7 @@ from paceline.storage.tree import Tree
 
 READERS: tuple[str, ...] = (
     "paceline_parquet",
+    "light",
     "ascend_text",
     "ascend_db",
     "msprof",

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paceline.errors import FormatError
-from paceline.formats.rank_table import MAPPING, TableEntry, rank_table_files, read_mapping, read_rank_table, with_names
+from paceline.formats.rank_table import MAPPING, rank_table_files, read_mapping, with_names
+from paceline.rank_tables import TableEntry, read_rank_table
 from paceline.storage.tree import File, Tree, parent_of
 
 CLUSTER = "cluster_profiler"

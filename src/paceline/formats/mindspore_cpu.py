@@ -2,6 +2,7 @@
 
 `cpu_op_execute_timestamp_{rank}.txt` keeps start times in exact nanoseconds, where trace_view.json rounds them by
 some 40 ns; durations have six significant digits. Operators that communicate appear as kernels and as collectives.
+MindSpore marks no steps here; Paceline's own recordings do, as ProfilerStep#N in trace_view.json, and split them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from paceline.errors import FormatError
+from paceline.formats.ascend_trace import StepSpan, step_spans
 from paceline.formats.collective_names import op_of
+from paceline.formats.intervals import Times, union
 from paceline.formats.reader import Section, Sink
 from paceline.storage.tree import File
 
@@ -32,16 +37,31 @@ _TENSOR_OPERATORS = frozenset({"Reduce", "Scatter", "Gather"})
 def cpu_sections(files: Mapping[str, File], rank: int) -> list[Section]:
     """The CPU files of one rank's FRAMEWORK directory; files of other ranks are passed over."""
     known = (
-        (f"cpu_op_execute_timestamp_{rank}.txt", frozenset({"kernels", "collectives"}), _read_executions),
         (f"cpu_op_type_info_{rank}.csv", frozenset({"operators"}), _read_types),
         (f"cpu_op_detail_info_{rank}.csv", frozenset({"operators"}), _read_details),
         (f"cpu_ms_memory_record_{rank}.txt", frozenset({"memory"}), _read_memory),
     )
-    return [
+    sections = [
         Section(name.rpartition("_")[0], tables, (files[name],), partial(read, files[name]))
         for name, tables, read in known
         if name in files
     ]
+    if executions := files.get(f"cpu_op_execute_timestamp_{rank}.txt"):
+        trace = files.get("trace_view.json")
+        read = partial(_read_executions, executions, trace)
+        tables = frozenset({"kernels", "collectives"} | ({"steps"} if _splits_steps(files) else set()))
+        sections.append(Section("cpu_op_execute_timestamp", tables, (executions, *([trace] if trace else [])), read))
+    return sections
+
+
+def _splits_steps(files: Mapping[str, File]) -> bool:
+    """Where nothing else tells how steps were spent."""
+    return "trace_view.json" in files and "step_trace_time.csv" not in files
+
+
+def tells_steps(files: Mapping[str, File], rank: int) -> bool:
+    """Whether `cpu_sections` reads the steps of this profile, with how they were spent."""
+    return f"cpu_op_execute_timestamp_{rank}.txt" in files and _splits_steps(files)
 
 
 def communicates(operator_type: str) -> bool:
@@ -72,23 +92,26 @@ _STAGE_EXECUTIONS = """
 """
 
 _KERNELS = """
-    SELECT name, type, start, duration,
+    SELECT name, type, cpu_steps.step, cpu_executions.start, duration,
            CASE WHEN list_contains(?, type) THEN 'COMMUNICATION' ELSE 'HOST_CPU' END AS core
     FROM cpu_executions
-    WHERE start IS NOT NULL AND duration >= 0
+    LEFT JOIN cpu_steps ON cpu_executions.start >= cpu_steps.start AND cpu_executions.start < cpu_steps.end
+    WHERE cpu_executions.start IS NOT NULL AND duration >= 0
 """
 
 _COLLECTIVES = """
     WITH ops AS (
         SELECT unnest(?) AS type, unnest(?) AS op
     )
-    SELECT name, op, start, duration, row_number() OVER (PARTITION BY op ORDER BY start, name) - 1 AS sequence
+    SELECT name, op, cpu_steps.step, cpu_executions.start, duration,
+           row_number() OVER (PARTITION BY op ORDER BY cpu_executions.start, name) - 1 AS sequence
     FROM cpu_executions JOIN ops USING (type)
-    WHERE start IS NOT NULL AND duration >= 0
+    LEFT JOIN cpu_steps ON cpu_executions.start >= cpu_steps.start AND cpu_executions.start < cpu_steps.end
+    WHERE cpu_executions.start IS NOT NULL AND duration >= 0
 """
 
 
-def _read_executions(file: File, sink: Sink) -> None:
+def _read_executions(file: File, trace: File | None, sink: Sink) -> None:
     """Lines `full_name;HostCpuOps;start_ns,duration_ms,thread start_ns,…`.
 
     The file does not name communicators, so collectives are counted per operation in the order they started: every
@@ -96,13 +119,58 @@ def _read_executions(file: File, sink: Sink) -> None:
     """
     _bounded(file)
     sink.connection.execute(_STAGE_EXECUTIONS, [str(file.path)])
+    spans = dict(step_spans(trace.path)) if trace and trace.size else {}
+    _stage_steps(spans, sink)
     types = [str(row[0]) for row in sink.connection.execute("SELECT DISTINCT type FROM cpu_executions").fetchall()]
     talking = sorted(filter(communicates, types))
     sink.add_query("kernels", _KERNELS, [talking])
     if talking:
         sink.add_query("collectives", _COLLECTIVES, [talking, [op_of(name) for name in talking]])
+    if spans and sink.wants("steps"):
+        _split_steps(spans, talking, sink)
     _warn_about_damage(file, sink)
     sink.connection.execute("DROP TABLE cpu_executions")
+    sink.connection.execute("DROP TABLE cpu_steps")
+
+
+def _stage_steps(spans: Mapping[int, StepSpan], sink: Sink) -> None:
+    columns = [list(spans), [span.start for span in spans.values()], [span.end for span in spans.values()]]
+    sink.connection.execute(
+        """
+        CREATE OR REPLACE TEMP TABLE cpu_steps AS
+        SELECT unnest(?::BIGINT[]) AS step, unnest(?::BIGINT[]) AS start, unnest(?::BIGINT[]) AS end
+        """,
+        columns,
+    )
+
+
+def _split_steps(spans: Mapping[int, StepSpan], talking: list[str], sink: Sink) -> None:
+    """computing and communication are unions of operators, clipped to the step; free is what neither covers."""
+    begin = np.array([span.start for span in spans.values()], dtype=np.int64)
+    end = np.array([span.end for span in spans.values()], dtype=np.int64)
+    work, talk = _executed(talking, sink, talks=False), _executed(talking, sink, talks=True)
+    computing, communication = union(*work).covered(begin, end), union(*talk).covered(begin, end)
+    busy = union(np.concatenate((work[0], talk[0])), np.concatenate((work[1], talk[1]))).covered(begin, end)
+    overlapped = computing + communication - busy
+    sink.add(
+        "steps",
+        {
+            "step": list(spans), "start": begin, "end": end, "duration": end - begin, "computing": computing,
+            "communication": communication, "overlapped": overlapped, "exposed": communication - overlapped,
+            "free": end - begin - busy,
+        },
+    )  # fmt: skip
+
+
+def _executed(talking: list[str], sink: Sink, *, talks: bool) -> tuple[Times, Times]:
+    columns = sink.connection.execute(
+        """
+        SELECT start, start + duration AS end FROM cpu_executions
+        WHERE start IS NOT NULL AND duration >= 0 AND list_contains(?, type) = ?
+        """,
+        [talking, talks],
+    ).fetchnumpy()
+    return columns["start"].astype(np.int64), columns["end"].astype(np.int64)
 
 
 def _warn_about_damage(file: File, sink: Sink) -> None:

@@ -98,7 +98,7 @@ def _exports(tree: Tree, root: str) -> Iterator[_Export]:
         common[f"analyze/{name}"] = file
     devices = sorted(
         int(found[1])
-        for directory in {name[len(inside) :].split("/")[0] for name in tree.directories if name.startswith(inside)}
+        for directory in {name[len(inside) :].split("/")[0] for name in tree.directories_starting(inside)}
         if (found := _DEVICE.match(directory))
     )
     shared = (f"{root}: results of devices {devices} lie in one file; all are taken as the first one's",)

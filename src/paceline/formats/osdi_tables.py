@@ -2,7 +2,8 @@
 
 Groups are named after what they share: `dp-stage2` (all workers of stage 2), `pp-dp0` (the pipeline of worker column
 0), `embedding-dp0` (its first and last stage), `tp-dp0-stage2`, `world`. A send and its receive have the same group
-and sequence.
+and sequence; messages without another side (see osdi_messages.py) have neither. In an interleaved pipeline the chunk of
+the model stands behind the name: `forward-compute #1`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from paceline.formats.intervals import Times, Union, union
+from paceline.formats.osdi_messages import MATCHED
 from paceline.formats.reader import Sink
 
 _COMPUTE = ("forward-compute", "backward-compute", "optimizer")
@@ -26,6 +28,7 @@ _COMMUNICATION = (
     ("backward-recv", "receive", "pp", 1),
     ("grads-reduce-scatter", "reduce_scatter", "dp", None),
     ("grads-all-reduce", "all_reduce", "dp", None),
+    ("separate-grads-all-reduce", "all_reduce", "dp", None),
     ("params-all-gather", "all_gather", "dp", None),
     ("embedding-grads-all-reduce", "all_reduce", "embedding", None),
     ("layernorm-grads-all-reduce", "all_reduce", "tp", None),
@@ -70,7 +73,7 @@ def _stage_operations(source: Source, sink: Sink) -> None:
     path = str(source.path)
     sink.connection.execute(
         f"""
-        CREATE OR REPLACE TEMP TABLE osdi_operations AS
+        CREATE OR REPLACE TEMP TABLE osdi_staged AS
         WITH spoken AS (
             SELECT unnest(?::VARCHAR[]) AS optype, unnest(?::VARCHAR[]) AS op, unnest(?::VARCHAR[]) AS scope,
                    unnest(?::BIGINT[]) AS toward
@@ -85,7 +88,7 @@ def _stage_operations(source: Source, sink: Sink) -> None:
             FROM lengths
         )
         SELECT step, {rank} AS rank, stage::BIGINT AS stage, dp_rank::BIGINT AS replica, optype, op, scope,
-               seq_id::BIGINT AS seq, {chunk} AS chunk, sizes.stages,
+               seq_id::BIGINT AS seq, {chunk} AS chunk, max({chunk}) OVER () + 1 AS chunks, sizes.stages,
                (stage + toward + sizes.stages) % sizes.stages AS peer_stage,
                round((shift + start_ts::DOUBLE) * 1e9)::BIGINT AS start,
                round(duration::DOUBLE * 1e9)::BIGINT AS duration, list_contains(?, optype) AS computes,
@@ -97,6 +100,19 @@ def _stage_operations(source: Source, sink: Sink) -> None:
         """,
         [*map(list, columns), source.stages, source.replicas, path, path, list(_COMPUTE), path],
     )
+    sink.connection.execute(_WITH_MESSAGES)
+    sink.connection.execute("DROP TABLE osdi_staged")
+
+
+_WITH_MESSAGES = f"""
+    CREATE OR REPLACE TEMP TABLE osdi_operations AS
+    WITH operations AS (
+        SELECT *, row_number() OVER () AS operation, chunk * stages + stage AS gmc, chunks * stages AS model_chunks,
+               if(chunks > 1 AND chunk >= 0, optype || ' #' || chunk, optype) AS name
+        FROM osdi_staged
+    ), {MATCHED}
+    SELECT * FROM operations LEFT JOIN matched USING (operation)
+"""
 
 
 def _warn_about_gaps(source: Source, sink: Sink) -> None:
@@ -134,7 +150,7 @@ def _read_groups(sink: Sink) -> None:
 
 
 _KERNELS = """
-    SELECT rank, step, optype AS name, optype AS type, 'GPU' AS core, start, duration
+    SELECT rank, step, name, optype AS type, 'GPU' AS core, start, duration
     FROM osdi_operations
     WHERE computes
 """
@@ -150,11 +166,13 @@ _COLLECTIVES = """
     ), numbered AS (
         SELECT *, dense_rank() OVER (
                    PARTITION BY "group", CASE WHEN scope = 'pp' THEN 'pp' ELSE op END
-                   ORDER BY step, seq, chunk, backward, sender
-               ) - 1 AS sequence
+                   ORDER BY step, coalesce(message, seq), if(scope = 'pp', 0, chunk), backward, sender
+               ) - 1 AS sequence,
+               scope <> 'pp' OR message IS NOT NULL AS sent
         FROM keyed
     )
-    SELECT rank, step, "group", op, optype AS name, sequence, peer, start, duration
+    SELECT rank, step, if(sent, "group", NULL) AS "group", if(sent, op, 'other') AS op, name,
+           if(sent, sequence, NULL) AS sequence, if(sent, peer, NULL) AS peer, start, duration
     FROM numbered LEFT JOIN places USING (peer_stage, replica)
 """
 

@@ -4,29 +4,44 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import multiprocessing
 import os
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.errors import PacelineError
 from paceline.formats.reader import Section
 from paceline.run.batch import new_batch
 from paceline.run.choice import Chosen
+from paceline.run.engines import Engine, Lost
+from paceline.run.engines.processes import Processes
+from paceline.run.places import Source, Target
+from paceline.run.rooted import freeze, thaw
 from paceline.run.store import DataFile, Store, StoredWarning, Unit
 from paceline.storage.tree import Tree
 
 BATCH_BYTES = 192 << 20
 BATCH_SECTIONS = 512
 POOL_BYTES = 384 << 20
+SAVE_EVERY = 20.0
+"""Seconds of reading that a killed process may lose."""
 
-Progress = Callable[[int, int], None]
-"""Called with bytes read and bytes to read."""
+
+@dataclass(frozen=True)
+class Reading:
+    """How far reading is."""
+
+    done: int
+    total: int
+    """Bytes."""
+    ranks: int = 0
+    ranks_total: int = 0
+
+
+Progress = Callable[[Reading], None]
 
 
 @dataclass(frozen=True)
@@ -53,31 +68,97 @@ class Outcome:
     size: int
 
 
+@dataclass(frozen=True)
+class Task:
+    """A batch on its way to whoever reads it."""
+
+    jobs: bytes
+    """Frozen below the source's root."""
+    keys: tuple[str, ...]
+    source: Source
+    target: Target
+
+
 def fill(
     store: Store,
-    tree: Tree,
+    source: Source,
     chosen: list[Chosen],
     tables: frozenset[str],
     *,
-    workers: int = 1,
+    engine: Engine,
     progress: Progress | None = None,
 ) -> None:
     """Read what is needed for these tables and not in the store yet; forget what is no longer in the source."""
     with store.writing():
         gone = _forget_missing(store, chosen)
-        jobs = list(_jobs(store, chosen, tables))
+        jobs = {job.key: job for job in _jobs(store, chosen, tables)}
         if not jobs:
             if gone:
                 store.save()
             return
-        total, done = sum(job.size for job in jobs), 0
-        for outcome in _run(list(_batches(jobs)), tree, store.data, workers=_useful(workers, total)):
-            store.manifest.units.update(outcome.units)
-            store.manifest.files.update(outcome.files)
-            done += outcome.size
-            if progress:
-                progress(done, total)
+        with store.receiving(far=engine.far) as target:
+            _fill(store, jobs, _Reading(jobs, progress), lambda tasks: _run(tasks, source, target, engine))
+
+
+def _fill(
+    store: Store, jobs: dict[str, Job], reading: _Reading, run: Callable[[list[list[Job]]], Iterator[Outcome | Fallen]]
+) -> None:
+    """A batch that takes its reader down is read again section by section; a section that does it alone is passed over."""
+    saved = time.monotonic()
+    batches = list(_batches(jobs.values()))
+    try:
+        while batches:
+            fallen: list[Fallen] = []
+            for outcome in run(batches):
+                if isinstance(outcome, Fallen) and len(outcome.keys) > 1:
+                    fallen.append(outcome)
+                    continue
+                result = _passed_over(jobs[outcome.keys[0]], outcome.reason) if isinstance(outcome, Fallen) else outcome
+                store.manifest.units.update(result.units)
+                store.manifest.files.update(result.files)
+                reading.advance(result)
+                if time.monotonic() - saved > SAVE_EVERY:
+                    store.save()
+                    saved = time.monotonic()
+            batches = [[jobs[key]] for each in fallen for key in each.keys]
+    finally:
         store.save()
+
+
+@dataclass(frozen=True)
+class Fallen:
+    """A batch whose readers died, all of them."""
+
+    keys: tuple[str, ...]
+    reason: str
+
+
+def _passed_over(job: Job, reason: str) -> Outcome:
+    files = job.section.files
+    warning = StoredWarning(job.rank, files[0].relative if files else None, f"skipped: {reason}")
+    return Outcome(
+        {job.key: Unit(job.number, job.fingerprint, job.rank, tuple(sorted(job.tables)), (warning,))}, {}, job.size
+    )
+
+
+class _Reading:
+    """Counts bytes, and ranks all of whose sections are read."""
+
+    def __init__(self, jobs: dict[str, Job], progress: Progress | None) -> None:
+        self._jobs, self._progress = jobs, progress
+        self._open = Counter(job.rank for job in jobs.values() if job.rank is not None)
+        self._ranks = len(self._open)
+        self._done, self._total = 0, sum(job.size for job in jobs.values())
+
+    def advance(self, outcome: Outcome) -> None:
+        self._done += outcome.size
+        for key in outcome.units:
+            rank = self._jobs[key].rank
+            if rank is not None:
+                self._open[rank] -= 1
+        self._open = +self._open
+        if self._progress:
+            self._progress(Reading(self._done, self._total, self._ranks - len(self._open), self._ranks))
 
 
 def _key(entry: Chosen, section: Section) -> str:
@@ -113,7 +194,7 @@ def _jobs(store: Store, chosen: list[Chosen], tables: frozenset[str]) -> Iterato
                 yield Job(key, number, fingerprint, entry.part.rank, supplied, section)
 
 
-def _batches(jobs: list[Job]) -> Iterator[list[Job]]:
+def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
     batch: list[Job] = []
     size = 0
     for job in jobs:
@@ -126,30 +207,25 @@ def _batches(jobs: list[Job]) -> Iterator[list[Job]]:
         yield batch
 
 
-def _run(batches: list[list[Job]], tree: Tree, data: Path, *, workers: int) -> Iterable[Outcome]:
-    root = Tree(tree.root, ())
-    if workers == 1 or len(batches) == 1:
-        yield from (read_batch(batch, root, data) for batch in batches)
-        return
-    # Spawned, because forking a process that has run DuckDB threads can deadlock.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        futures = [pool.submit(read_batch, batch, root, data) for batch in batches]
-        try:
-            for future in futures:
-                yield future.result()
-        except BrokenProcessPool as error:
-            raise PacelineError(
-                "a reading process died (killed, or out of memory)", hint="try again with --workers 1"
-            ) from error
-        finally:
-            for future in futures:
-                future.cancel()
+def _run(batches: list[list[Job]], source: Source, target: Target, engine: Engine) -> Iterator[Outcome | Fallen]:
+    tasks = []
+    for batch in batches:
+        jobs, tails = freeze(batch, source.root)
+        tasks.append(Task(jobs, tuple(job.key for job in batch), source.narrowed(tails), target))
+    if not engine.far and sum(job.size for batch in batches for job in batch) <= POOL_BYTES:
+        engine = Processes(1)  # starting processes, half a CPU second each, would cost more than it saves
+    for task, outcome in engine.run(read_task, tasks):
+        yield Fallen(task.keys, outcome.reason) if isinstance(outcome, Lost) else outcome
 
 
-def _useful(workers: int, total: int) -> int:
-    """Below POOL_BYTES starting processes, half a CPU second each, costs more than it saves."""
-    return workers if total > POOL_BYTES else 1
+def read_task(task: Task) -> Outcome:
+    """Wherever it runs: fetch if need be, read, leave Parquet files at the target."""
+    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
+        root = task.source.fetched(Path(scratch) / "source")
+        data = task.target.staging(Path(scratch) / "data")
+        outcome = read_batch(thaw(task.jobs, root), Tree(root, ()), data)
+        task.target.deliver(data)
+        return outcome
 
 
 @contextmanager

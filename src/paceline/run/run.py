@@ -19,14 +19,19 @@ from paceline.run.batch import MEMORY_LIMIT, Warning
 from paceline.run.checks import check_run
 from paceline.run.choice import choose
 from paceline.run.clock import clock_offsets
+from paceline.run.engines import Engine
+from paceline.run.engines.processes import Processes
 from paceline.run.groups import infer_groups
 from paceline.run.index import Progress, fill
-from paceline.run.store import Store, store_directory
-from paceline.storage.tree import walk
+from paceline.run.places import Source
+from paceline.run.store import open_store_at, store_directory
+from paceline.storage.tree import Tree, walk
 from paceline.tables import TABLES
 
 TABLE_NAMES = (*TABLES, "links")
 _SMALL = frozenset({"ranks", "groups", "transfers", "collectives"})
+_KEPT_IN_MEMORY = 1_000_000
+"""Collectives up to this many are held in memory: most analyses read them."""
 
 
 class Run:
@@ -36,15 +41,17 @@ class Run:
         self,
         source: Path,
         *,
-        store: Path | None = None,
-        workers: int = 1,
+        store: str | Path | None = None,
+        engine: Engine | None = None,
         progress: Progress | None = None,
         called: str | None = None,
+        seen: tuple[Tree, Source] | None = None,
     ) -> None:
         self.source = called or str(source)
         """As users know it: a remote source goes by its URL, not by where its copy lies."""
-        self._workers, self._progress = workers, progress
-        self._tree = walk(source)
+        self._engine, self._progress = engine or Processes(1), progress
+        self._tree = seen[0] if seen else walk(source)
+        self._place = seen[1] if seen else Source(self._tree.root)
         parts = list(find_parts(self._tree))
         if not any(part.tables - {"ranks", "groups"} for part in parts):
             raise UsageError(
@@ -53,10 +60,15 @@ class Run:
             )
         self._chosen, self._warnings = choose(parts)
         self._warnings += [Warning(None, None, text) for text in self._tree.unreadable]
-        self._store = Store(store or store_directory(source))
+        self._store = open_store_at(store or store_directory(source))
         self._loaded: frozenset[str] = frozenset()
+        self._noticed: list[Warning] | None = None
+        self._scans: dict[str, str | None] = {}
+        self._kinds: dict[str, str] = {}
         self.connection = duckdb.connect()
         self.connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+        # Joins of many ranks may outgrow the memory; beside the store there is room, in the user's directory there is not.
+        self.connection.execute("SET temp_directory = ?", [str(self._store.directory / "spill")])
         self.connection.execute("CREATE SCHEMA raw")
         self._fill_parts([entry.part for entry in self._chosen])
 
@@ -64,8 +76,6 @@ class Run:
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         """One table as a relation; reads what it needs first."""
-        if name not in TABLE_NAMES:
-            raise UsageError(f"no table {name!r}", hint=f"there are: {', '.join(TABLE_NAMES)}")
         self.load([name])
         return self.connection.view(name)
 
@@ -82,18 +92,25 @@ class Run:
 
     def load(self, names: Iterable[str]) -> None:
         """Read these tables now, together."""
-        needed = frozenset().union(_SMALL, *(views.DEPENDS[name] for name in names))
+        needed = frozenset().union(_SMALL, *(views.DEPENDS[_known(name)] for name in names))
         if needed <= self._loaded:
             return
         self._loaded |= needed
-        fill(self._store, self._tree, self._chosen, self._loaded, workers=self._workers, progress=self._progress)
+        fill(self._store, self._place, self._chosen, self._loaded, engine=self._engine, progress=self._progress)
         self._create_views()
+
+    def rows(self, name: str) -> int:
+        """How many rows a table has."""
+        found = self.table(name).aggregate("count(*)").fetchall()
+        return int(found[0][0])
 
     @property
     def warnings(self) -> list[Warning]:
         """Everything missing or odd that was noticed so far."""
         self.load(["ranks"])
-        return self._all_warnings() + check_run(self.connection, steps="steps" in self._loaded)
+        if self._noticed is None:
+            self._noticed = self._all_warnings() + check_run(self.connection, steps="steps" in self._loaded)
+        return list(self._noticed)
 
     @property
     def formats(self) -> list[str]:
@@ -107,6 +124,7 @@ class Run:
 
     def close(self) -> None:
         self.connection.close()
+        self._engine.close()
 
     def __enter__(self) -> Run:
         return self
@@ -122,16 +140,30 @@ class Run:
         return [name for name in TABLE_NAMES if name in words]
 
     def _create_views(self) -> None:
-        for name, table in TABLES.items():
-            stored = self._store.scan(name) if name in self._loaded else None
-            columns = ", ".join(f'NULL::{column.type} AS "{column.name}"' for column in table.columns)
-            self.connection.execute(f"CREATE OR REPLACE VIEW raw.{name} AS {stored or f'SELECT {columns} WHERE false'}")
+        scans = {name: self._store.scan(name) if name in self._loaded else None for name in TABLES}
+        changed = {name for name in TABLES if name not in self._scans or scans[name] != self._scans[name]}
+        for name in sorted(changed):
+            self._create_raw(name, scans[name])
+        self._scans, self._noticed = scans, None
         self._fill_notes()
-        self._fill_clock()
-        self._fill_inferred()
-        self.connection.execute(f"CREATE OR REPLACE TABLE members AS {views.MEMBERS}")
+        if changed & _SMALL:
+            self._fill_clock()
+            self._fill_inferred()
+            self.connection.execute(f"CREATE OR REPLACE TABLE members AS {views.MEMBERS}")
         for name in TABLE_NAMES:
-            self.connection.execute(f"CREATE OR REPLACE VIEW {name} AS {views.public(name)}")
+            if name in changed or name in ("ranks", "links") or changed & _SMALL:
+                self._create_public(name)
+
+    def _create_raw(self, name: str, stored: str | None) -> None:
+        columns = ", ".join(f'NULL::{column.type} AS "{column.name}"' for column in TABLES[name].columns)
+        self.connection.execute(f"CREATE OR REPLACE VIEW raw.{name} AS {stored or f'SELECT {columns} WHERE false'}")
+
+    def _create_public(self, name: str) -> None:
+        """Views, but for what is small and asked for all the time: planning `ranks` alone takes longer than most questions."""
+        kept = name == "ranks" or (name == "collectives" and self._store.rows(name) <= _KEPT_IN_MEMORY)
+        self.connection.execute(f"DROP {self._kinds.pop(name, 'VIEW')} IF EXISTS {name}")
+        self._kinds[name] = "TABLE" if kept else "VIEW"
+        self.connection.execute(f"CREATE {self._kinds[name]} {name} AS {views.public(name)}")
 
     def _fill_parts(self, parts: list[Part]) -> None:
         self.connection.execute("CREATE TABLE parts (rank BIGINT, format VARCHAR, path VARCHAR)")
@@ -174,3 +206,9 @@ class Run:
             for warning in self._store.manifest.units[key].warnings
         ]
         return self._warnings + stored
+
+
+def _known(name: str) -> str:
+    if name not in TABLE_NAMES:
+        raise UsageError(f"no table {name!r}", hint=f"there are: {', '.join(TABLE_NAMES)}")
+    return name

@@ -11,7 +11,6 @@ Everything is written beside and renamed; a killed process leaves the old manife
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -21,8 +20,11 @@ from pathlib import Path
 import msgspec
 
 from paceline.run.batch import Warning
+from paceline.run.places import Target, bring_home, send
+from paceline.storage.cache import cache_name, cache_root
+from paceline.storage.location import is_remote, parse
 
-READ_VERSION = 2
+READ_VERSION = 3
 """Raise it when a reader or a table changes meaning: stores made before are read anew."""
 
 
@@ -60,11 +62,13 @@ class Manifest(msgspec.Struct):
 
 
 class Store:
-    """A directory of our own; deleting it loses nothing but time."""
+    """A directory of our own; deleting it loses nothing but time. With a URL, a copy of what lies there."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, url: str | None = None) -> None:
+        self.directory, self.url = directory, url
         self.data = directory / "data"
+        if url:
+            bring_home(url, directory)
         self.manifest = self._load()
 
     @contextmanager
@@ -76,9 +80,24 @@ class Store:
             self.manifest = self._load()
             yield
 
+    @contextmanager
+    def receiving(self, *, far: bool) -> Iterator[Target]:
+        """Where readers leave their Parquet files; far away they must see that it is this very directory."""
+        if self.url or not far:
+            yield Target(self.data, url=f"{self.url}/data" if self.url else None)
+            return
+        token = self.data / f".seen-by-all-{uuid.uuid4().hex}"
+        token.touch()
+        try:
+            yield Target(self.data, token=token.name)
+        finally:
+            token.unlink(missing_ok=True)
+
     def save(self) -> None:
         """Drop units' old rows, forget files without live rows, write the manifest atomically."""
         live = {unit.number for unit in self.manifest.units.values()}
+        if self.url:
+            bring_home(f"{self.url}/data", self.data)
         dead = [name for name, file in self.manifest.files.items() if not live.intersection(file.units)]
         for name in dead:
             del self.manifest.files[name]
@@ -88,6 +107,8 @@ class Store:
             out.flush()
             os.fsync(out.fileno())
         os.replace(temporary, self.directory / "manifest.json")
+        if self.url:
+            send(self.directory / "manifest.json", f"{self.url}/manifest.json")
         for name in dead:
             (self.data / name).unlink(missing_ok=True)
 
@@ -102,6 +123,10 @@ class Store:
         where = f" WHERE _unit NOT IN ({', '.join(map(str, sorted(stale)))})" if stale else ""
         return f"SELECT * EXCLUDE (_unit) FROM read_parquet([{names}]){where}"
 
+    def rows(self, table: str) -> int:
+        """Rows stored for a table, stale ones among them."""
+        return sum(file.rows for file in self.manifest.files.values() if file.table == table)
+
     def _load(self) -> Manifest:
         try:
             manifest = msgspec.json.decode((self.directory / "manifest.json").read_bytes(), type=Manifest)
@@ -112,10 +137,14 @@ class Store:
         return manifest if usable else Manifest(next_number=manifest.next_number)
 
 
+def open_store_at(where: str | Path) -> Store:
+    """A store at a path, or at a URL with its copy in the cache."""
+    if not is_remote(where):
+        return Store(Path(where))
+    url = parse(where).url
+    return Store(cache_root() / "stores" / cache_name(url), url)
+
+
 def store_directory(source: Path) -> Path:
     """Where the store of a source lies unless the user says otherwise: $PACELINE_CACHE or ~/.cache/paceline."""
-    base = os.environ.get("PACELINE_CACHE")
-    root = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
-    digest = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:16]
-    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in source.resolve().name)[:40] or "root"
-    return root / f"{name}-{digest}"
+    return cache_root() / cache_name(str(source.resolve()))

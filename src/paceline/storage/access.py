@@ -48,7 +48,7 @@ class Access:
         return self.endpoint.startswith("https://")
 
 
-class _Fields(msgspec.Struct, frozen=True):
+class AccessFields(msgspec.Struct, frozen=True):
     """What the original calls access_config, and what it lacks: a token, a signature, a CA file."""
 
     access_key: str = ""
@@ -66,10 +66,13 @@ class _Fields(msgspec.Struct, frozen=True):
     credentials: str = ""
     """"ECS": the agency of the machine we run on has the keys."""
 
+    def __repr__(self) -> str:
+        return "AccessFields(***)"
+
 
 class _File(msgspec.Struct, frozen=True):
-    access_config: _Fields = _Fields()
-    buckets: dict[str, _Fields] = {}
+    access_config: AccessFields = AccessFields()
+    buckets: dict[str, AccessFields] = {}
 
 
 _NAMES: dict[str, tuple[tuple[str, str, str, str, str], ...]] = {
@@ -88,6 +91,12 @@ _NAMES: dict[str, tuple[tuple[str, str, str, str, str], ...]] = {
 """Environment variables by scheme, the scheme's own first: key, secret, token, endpoint, region."""
 
 
+_CLOUD_NAMES = (
+    ("HUAWEICLOUD_SDK_AK", "HUAWEICLOUD_SDK_SK", "HUAWEICLOUD_SDK_SECURITY_TOKEN"),
+    ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY", "OBS_SECURITY_TOKEN"),
+)
+
+
 def find_access(scheme: str, bucket: str) -> Access:
     """Environment first, then files; said clearly when there is nothing."""
     fields = _from_environment(scheme)
@@ -96,18 +105,56 @@ def find_access(scheme: str, bucket: str) -> Access:
     if found is None:
         raise DeniedError(
             f"{scheme}://{bucket}: no keys found",
-            hint=f"set {' and '.join(_NAMES[scheme][0][:2])}, or write {_home_file()} (docs/storage.md, Access)",
+            hint=f"set {' and '.join(_NAMES[scheme][0][:2])}, or write {home_file()} (docs/storage.md, Access)",
         )
     return _access(scheme, found, fields is None, os.environ.get("SSL_CERT_FILE"))
 
 
-def _from_environment(scheme: str) -> _Fields | None:
+@dataclass(frozen=True)
+class CloudAccess:
+    """Who we are to the cloud's own services (ModelArts), and where those are, as far as it is written down."""
+
+    key: Secret
+    secret: Secret
+    token: Secret | None
+    project_id: str
+    region: str
+    modelarts_endpoint: str
+    source: str
+    """Where the keys come from, for those who have to renew them."""
+
+
+def find_cloud_access() -> CloudAccess:
+    """The same keys in the same order as for buckets; the file may say project and endpoint even if keys do not."""
+    stored, named = _from_files(""), next((path for path in _files() if path.is_file()), home_file())
+    given = next((names for names in _CLOUD_NAMES if os.environ.get(names[0]) and os.environ.get(names[1])), None)
+    if given is None and stored is None:
+        raise DeniedError(
+            "no keys for the cloud found",
+            hint=f"set HUAWEICLOUD_SDK_AK and HUAWEICLOUD_SDK_SK, or write {home_file()} (docs/storage.md, Access)",
+        )
+    rest = stored or AccessFields()
+    if given is not None:
+        key, secret, token = (os.environ.get(name, "") for name in given)
+    else:
+        key, secret, token = rest.access_key, rest.secret_access_key, rest.security_token
+    return CloudAccess(
+        key=Secret(key),
+        secret=Secret(secret),
+        token=Secret(token) if token else None,
+        project_id=os.environ.get("HUAWEICLOUD_SDK_PROJECT_ID") or rest.project_id,
+        region=os.environ.get("OBS_REGION") or rest.region_name,
+        modelarts_endpoint=rest.modelarts_endpoint,
+        source=given[0] if given else str(named),
+    )
+
+
+def _from_environment(scheme: str) -> AccessFields | None:
     environment = os.environ
     for key, secret, token, endpoint, region in _NAMES[scheme]:
-        # Asked before every request: each name is looked up once.
-        if (its_key := environment.get(key)) and (its_secret := environment.get(secret)):
-            return _Fields(
-                access_key=its_key, secret_access_key=its_secret,
+        if environment.get(key) and environment.get(secret):
+            return AccessFields(
+                access_key=environment[key], secret_access_key=environment[secret],
                 security_token=environment.get(token, ""), obs_endpoint=environment.get(endpoint, ""),
                 region_name=environment.get(region, ""), signature=environment.get("PACELINE_SIGNATURE", ""),
                 ca_file=environment.get("SSL_CERT_FILE", ""),
@@ -115,7 +162,7 @@ def _from_environment(scheme: str) -> _Fields | None:
     return None
 
 
-def _from_files(bucket: str) -> _Fields | None:
+def _from_files(bucket: str) -> AccessFields | None:
     for path in _files():
         if path.is_file():
             content = _read(path)
@@ -127,7 +174,7 @@ def _from_files(bucket: str) -> _Fields | None:
     return None
 
 
-def _from_machine(path: Path, fields: _Fields) -> _Fields:
+def _from_machine(path: Path, fields: AccessFields) -> AccessFields:
     """Temporary keys of the machine's agency; Huawei's SDK asks for them, keeps them, and renews them before they end."""
     if fields.credentials != "ECS":
         raise DeniedError(f"{path}: credentials {fields.credentials!r} are not known", hint='known: "ECS"')
@@ -149,10 +196,10 @@ def _from_machine(path: Path, fields: _Fields) -> _Fields:
 
 def _files() -> list[Path]:
     named = os.environ.get("PACELINE_ACCESS")
-    return [Path(named)] if named else [_home_file(), _ORIGINAL]
+    return [Path(named)] if named else [home_file(), _ORIGINAL]
 
 
-def _home_file() -> Path:
+def home_file() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "paceline" / "access.json"
 
@@ -187,7 +234,7 @@ def _decode(path: Path) -> _File:
 
 
 @lru_cache(maxsize=64)  # asked before every request
-def _access(scheme: str, fields: _Fields, from_file: bool, ca_file: str | None) -> Access:
+def _access(scheme: str, fields: AccessFields, from_file: bool, ca_file: str | None) -> Access:
     region = fields.region_name or "us-east-1"
     endpoint = _endpoint(scheme, fields, region)
     host = urlsplit(endpoint).hostname or ""
@@ -207,7 +254,7 @@ def _access(scheme: str, fields: _Fields, from_file: bool, ca_file: str | None) 
     )
 
 
-def _endpoint(scheme: str, fields: _Fields, region: str) -> str:
+def _endpoint(scheme: str, fields: AccessFields, region: str) -> str:
     given = (fields.obs_endpoint or fields.server).rstrip("/")
     if given:
         return given if "://" in given else f"https://{given}"

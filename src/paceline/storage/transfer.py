@@ -58,8 +58,10 @@ def transfer(source: str | Path, target: str | Path, options: Options | None = N
     return transfer_between(open_store(start), open_store(end), options)
 
 
-def transfer_between(source: Store, target: Store, options: Options, *, listed: Sequence[Item] | None = None) -> Report:
-    """The same between open stores; they are closed at the end."""
+def transfer_between(
+    source: Store, target: Store, options: Options, *, listed: Sequence[Item] | None = None, lasting: bool = True
+) -> Report:
+    """The same between open stores; they are closed at the end. Unless `lasting`, no later run will ask what was done."""
     report = Report(source.url, target.url)
     started = time.monotonic()
     journal = Journal(source.url, target.url)
@@ -67,6 +69,8 @@ def transfer_between(source: Store, target: Store, options: Options, *, listed: 
         _Transfer(source, target, journal, report, options).run(listed)
     finally:
         journal.close()
+        if not lasting:
+            journal.path.unlink(missing_ok=True)
         source.close()
         target.close()
         report.seconds = time.monotonic() - started

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from itertools import islice
+from pathlib import Path
 
 from paceline.errors import UsageError
 
@@ -50,6 +52,18 @@ class Tree:
             result[file.directory][file.name] = file
         return dict(result)
 
+    @cached_property
+    def _directory_names(self) -> list[str]:
+        return sorted(self.directories)
+
+    def directories_starting(self, prefix: str) -> Iterator[str]:
+        """Relative directories whose names start so; quick, because ten thousand ranks ask."""
+        names = self._directory_names
+        for name in islice(names, bisect_left(names, prefix), None):
+            if not name.startswith(prefix):
+                return
+            yield name
+
     def below(self, directory: str) -> Iterator[File]:
         """Files in a directory and all its subdirectories."""
         prefix = directory + "/" if directory else ""
@@ -70,8 +84,7 @@ def walk(root: Path) -> Tree:
 
 def parent_of(relative: str) -> str:
     """The directory above a relative directory; "" stays ""."""
-    parent = str(PurePosixPath(relative).parent)
-    return "" if parent == "." else parent
+    return relative.rpartition("/")[0]
 
 
 def _file(path: Path, relative: str) -> File:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from paceline.errors import PacelineError
 from paceline.web.app import create_app
@@ -17,7 +18,12 @@ AT_ONCE = 256
 
 
 def listen(directory: Path, rules: Rules, *, host: str, port: int, announce: Callable[[str], None]) -> None:
-    """Serve until stopped; `announce` is given the address once it is bound."""
+    """Serve the pages until stopped; `announce` is given the address once it is bound."""
+    listen_with(create_app(directory, rules), host=host, port=port, announce=announce)
+
+
+def listen_with(app: ASGIApp, *, host: str, port: int, announce: Callable[[str], None]) -> None:
+    """The same for any application."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named asyncio sends small answers at once; without, each waits 40 ms for the client's receipt.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
@@ -34,7 +40,7 @@ def listen(directory: Path, rules: Rules, *, host: str, port: int, announce: Cal
         shown = f"[{name}]" if ":" in name else name
         announce(f"http://{shown}:{bound.getsockname()[1]}")
         config = uvicorn.Config(
-            create_app(directory, rules), log_level="warning", access_log=False, limit_concurrency=AT_ONCE,
+            app, log_level="warning", access_log=False, limit_concurrency=AT_ONCE,
             timeout_keep_alive=30, timeout_graceful_shutdown=3, server_header=False, proxy_headers=False,
         )  # fmt: skip
         uvicorn.Server(config).run(sockets=[bound])

@@ -27,6 +27,8 @@ from paceline.analysis.compare import Measured, measure
 from paceline.errors import PacelineError, UsageError
 from paceline.report.data import ReportData, report_data
 from paceline.report.html import document
+from paceline.run.engines.processes import Processes
+from paceline.run.index import Reading
 from paceline.run.run import Run
 from paceline.storage.tree import walk
 from paceline.web.catalogue import FoundRun, inside
@@ -94,7 +96,7 @@ class OpenRun:
             with self._lock:
                 self.state = State(READING)
                 self._stay_inside()
-                self._run = Run(self.found.path, workers=os.cpu_count() or 1, progress=self._progress)
+                self._run = Run(self.found.path, engine=Processes(os.cpu_count() or 1), progress=self._progress)
                 make_snapshot(self._run, self._scratch)
                 self.state = State(EXAMINING)
                 self._examine(self._run)
@@ -143,11 +145,11 @@ class OpenRun:
                 hint="serve a directory that holds the files themselves, or open this run with paceline diagnose",
             )
 
-    def _progress(self, done: int, total: int) -> None:
+    def _progress(self, now: Reading) -> None:
         if self.state.phase == READING:
-            self.state = replace(self.state, done=done, total=total)
+            self.state = replace(self.state, done=now.done, total=now.total)
         elif self.timeline_state.phase == READING:
-            self.timeline_state = replace(self.timeline_state, done=done, total=total)
+            self.timeline_state = replace(self.timeline_state, done=now.done, total=now.total)
 
     def _examine(self, run: Run) -> None:
         try:

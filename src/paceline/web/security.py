@@ -108,8 +108,8 @@ def host_name(header: str) -> str:
 class Guard:
     """The first thing every request meets."""
 
-    def __init__(self, app: ASGIApp, rules: Rules) -> None:
-        self.app, self.rules = app, rules
+    def __init__(self, app: ASGIApp, rules: Rules, most_body: int = MOST_BODY) -> None:
+        self.app, self.rules, self.most_body = app, rules, most_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -124,7 +124,7 @@ class Guard:
         if response is not None:
             await response(scope, receive, _with_headers(send, scope))
             return
-        await self.app(scope, _bounded(receive), _with_headers(send, scope))
+        await self.app(scope, _bounded(receive, self.most_body), _with_headers(send, scope))
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         if not self.rules.allows_host(headers.get("host", "")):
@@ -136,8 +136,8 @@ class Guard:
             if origin is not None and not self.rules.allows_host(urlsplit(origin).netloc):
                 return _error(403, "requests from other pages are refused")
             length = headers.get("content-length", "0")
-            if not length.isdecimal() or int(length) > MOST_BODY:
-                return _error(413, f"more than {MOST_BODY} bytes were sent")
+            if not length.isdecimal() or int(length) > self.most_body:
+                return _error(413, f"more than {self.most_body} bytes were sent")
         return None
 
     async def _login(self, scope: Scope, receive: Receive) -> Response:
@@ -200,7 +200,7 @@ def _with_headers(send: Send, scope: Scope) -> Send:
     return sending
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bounded(receive: Receive, most: int = MOST_BODY) -> Receive:
     """A body without a declared length is cut off at the same size."""
     seen = 0
 
@@ -208,7 +208,7 @@ def _bounded(receive: Receive) -> Receive:
         nonlocal seen
         message = await receive()
         seen += len(message.get("body", b""))
-        if seen > MOST_BODY:
+        if seen > most:
             return {"type": "http.disconnect"}
         return message
 

@@ -13,18 +13,15 @@ UNEVEN = 1.06
 """The slowest stage needs this much more than the mean stage."""
 BUBBLE = 0.3
 """Idle share of an even pipeline, (p - 1) / (m + p - 1), that is worth changing."""
+SMALLER = 4
+"""The advice: this many times as many micro-batches, each as much smaller."""
 
 
 def stage_imbalance(case: Case) -> list[Finding]:
     stages = _stages(case)
     if len(stages) < 2:
         return []
-    # The fast half of each stage speaks for it, so that one slow rank does not look like a slow stage.
-    own = nan_median(case.own)
-    typical = {
-        stage: float(np.nanmedian(np.sort(own[list(ranks)])[: (len(ranks) + 1) // 2]))
-        for stage, ranks in stages.items()
-    }
+    typical = _typical(case, stages)
     mean = float(np.mean(list(typical.values())))
     worst = max(typical, key=lambda stage: typical[stage])
     if typical[worst] < UNEVEN * mean:
@@ -62,9 +59,11 @@ def pipeline_bubble(case: Case) -> list[Finding]:
     bubble = (len(stages) - 1) / (micro_batches + len(stages) - 1)
     if bubble < BUBBLE:
         return []
-    better = (len(stages) - 1) / (4 * micro_batches + len(stages) - 1)
+    # Filling and draining takes one micro-batch of each other stage; smaller ones fill as much faster. What a slow rank
+    # or stage makes the others wait for is not the schedule's, so stages count as their fast halves need.
+    filling = (len(stages) - 1) * float(np.mean(list(_typical(case, stages).values()))) / micro_batches
     now = case.step_ms
-    fixed = now * (1 - bubble) / (1 - better)
+    fixed = now - (1 - 1 / SMALLER) * filling / 1e6
     return [
         Finding(
             id="pipeline-bubble",
@@ -86,6 +85,15 @@ def _stages(case: Case) -> dict[int, tuple[int, ...]]:
         int(stage): tuple(int(place) for place in np.flatnonzero(case.stages == stage))
         for stage in np.unique(case.stages)
         if stage >= 0
+    }
+
+
+def _typical(case: Case, stages: dict[int, tuple[int, ...]]) -> dict[int, float]:
+    """Own time of each stage, ns: its fast half speaks for it, so that one slow rank does not look like a slow stage."""
+    own = nan_median(case.own)
+    return {
+        stage: float(np.nanmedian(np.sort(own[list(ranks)])[: (len(ranks) + 1) // 2]))
+        for stage, ranks in stages.items()
     }
 
 

@@ -1,0 +1,72 @@
+"""Is it better or worse than the baseline, or only noise?
+
+    noise  = t · sqrt(s1² / n1 + s2² / n2)      s, n: deviation and number of repetitions of each side
+    real   = |after - before| > noise  and  > 1 % of before
+
+t is Student's for 95 % and n1 + n2 - 2 degrees of freedom. A side that was run once borrows the other's deviation; when
+both were, nothing is known of their noise and 3 % of the value is taken.
+"""
+
+from __future__ import annotations
+
+import math
+
+from paceline.bench.result import Comparison, Measurement, Result, SpreadPart
+from paceline.errors import UsageError
+
+EFFECT_FLOOR = 0.01
+UNKNOWN_NOISE = 0.03
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+_STUDENT_MANY = 2.0
+
+
+def compare(result: Result, baseline: Result, called: str) -> tuple[Comparison, ...]:
+    """Throughput of every size both have, and accuracy; a higher value is a better one."""
+    before = {(each.ranks, each.nodes): each for each in baseline.measurements}
+    found: list[Comparison] = []
+    for after in result.measurements:
+        known = before.get((after.ranks, after.nodes))
+        if known is not None:
+            found += _of_size(known, after, called)
+    if not found:
+        sizes = ", ".join(str(each.ranks) for each in baseline.measurements)
+        raise UsageError(
+            f"{called}: a baseline of {sizes} rank(s); this run has none of that size",
+            hint="compare runs of the same number of ranks",
+        )
+    return tuple(found)
+
+
+def _of_size(before: Measurement, after: Measurement, called: str) -> list[Comparison]:
+    size = f"{after.ranks} rank{'s' if after.ranks > 1 else ''}"
+    found = [_compared(before.throughput, after.throughput, f"throughput, {size}", called)]
+    if before.accuracy is not None and after.accuracy is not None:
+        found.append(_compared(before.accuracy, after.accuracy, f"accuracy, {size}", called))
+    return found
+
+
+def _compared(before: SpreadPart, after: SpreadPart, metric: str, called: str) -> Comparison:
+    change, expected = after.mean - before.mean, noise(before, after)
+    real = abs(change) > max(expected, EFFECT_FLOOR * abs(before.mean))
+    return Comparison(
+        baseline=called,
+        metric=metric,
+        before=before.mean,
+        after=after.mean,
+        noise=expected,
+        percent=100 * change / before.mean if before.mean else 0.0,
+        verdict="same" if not real else "better" if change > 0 else "worse",
+    )
+
+
+def noise(before: SpreadPart, after: SpreadPart) -> float:
+    """How far apart two means may be by chance."""
+    known = [side.deviation for side in (before, after) if side.deviation is not None]
+    if not known:
+        return UNKNOWN_NOISE * abs(before.mean)
+    variance = sum(
+        (known[0] if side.deviation is None else side.deviation) ** 2 / side.count for side in (before, after)
+    )
+    freedom = before.count + after.count - 2
+    student = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _STUDENT_MANY
+    return student * math.sqrt(variance)

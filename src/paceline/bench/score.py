@@ -1,0 +1,99 @@
+"""The score of a benchmark, as documented: sum over a cluster's ranks, or mean over nodes that trained alone.
+
+cluster        throughput = sum of throughput_0 … throughput_{n-1},           accuracy = accuracy.json
+single server  throughput = mean over nodes of (sum of the node's cards),     accuracy = mean of accuracy_{node}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from paceline.bench.result_files import Results, at_hand, read_cluster, read_single_servers
+
+
+@dataclass(frozen=True)
+class Score:
+    """Throughput in samples per second; lists are by node, a cluster that trained as one has one entry."""
+
+    throughput: float
+    accuracy: float | None
+    throughput_list: tuple[float, ...]
+    accuracy_list: tuple[float, ...]
+    single_server: bool
+    ranks: int
+    cards: tuple[tuple[float, ...], ...]
+    """Every card's own throughput, by node."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> int:
+        return len(self.cards)
+
+    def lines(self) -> list[str]:
+        """As the original prints them: the average is the score."""
+        lines = [_line("throughput", self.throughput_list)]
+        return lines + ([_line("accuracy", self.accuracy_list)] if self.accuracy_list else [])
+
+    def as_json(self) -> dict[str, object]:
+        """Schema "paceline.score/1"."""
+        return {
+            "schema": "paceline.score/1",
+            "mode": "single_server" if self.single_server else "cluster",
+            "throughput_ratio": self.throughput,
+            "accuracy": self.accuracy,
+            "throughput_list": list(self.throughput_list),
+            "accuracy_list": list(self.accuracy_list),
+            "ranks": self.ranks,
+            "nodes": self.nodes if self.single_server else None,
+            "cards": [list(node) for node in self.cards],
+            "warnings": list(self.warnings),
+        }
+
+
+def score_directory(
+    where: str | Path,
+    *,
+    single_server: bool = False,
+    nodes: int | None = None,
+    ranks: int | None = None,
+    accuracy: bool = True,
+) -> Score:
+    """Score what a training wrote to a directory, obs://, s3:// or ssh://."""
+    with at_hand(where) as path:
+        if single_server:
+            return score(read_single_servers(path, nodes=nodes, accuracy=accuracy))
+        return score(read_cluster(path, ranks=ranks, accuracy=accuracy))
+
+
+def score(results: Results) -> Score:
+    cards = tuple(node.throughputs for node in results.nodes)
+    accuracies = tuple(node.accuracy for node in results.nodes if node.accuracy is not None)
+    sums = tuple(total(node) for node in cards)
+    return Score(
+        throughput=mean(sums),
+        accuracy=mean(accuracies) if accuracies else None,
+        throughput_list=sums,
+        accuracy_list=accuracies,
+        single_server=results.single_server,
+        ranks=sum(len(node) for node in cards),
+        cards=cards,
+        warnings=results.warnings,
+    )
+
+
+def mean(values: Sequence[float]) -> float:
+    return total(values) / len(values)
+
+
+def total(values: Sequence[float]) -> float:
+    """One after the other, as the original adds: Python's own sum() rounds differently from 3.12 on."""
+    result = 0.0
+    for value in values:
+        result += value
+    return result
+
+
+def _line(name: str, values: Sequence[float]) -> str:
+    return f"report >> {name}_list:{list(values)} average:{mean(values)}"

@@ -1,0 +1,87 @@
+"""Mean, deviation and who stands out: nodes, ranks and repetitions compared with their peers.
+
+    reference  = median of the peers
+    sigma      = 1.4826 · MAD of the peers, at least the floor
+    outlier    = |value - reference| > 5 · sigma  and  > 2.5 % of the reference
+
+A fault makes a card slower, never faster: of cards and nodes only the slow ones are named, with the median of the
+faster half as reference, which also holds for two of them and when half of them are slow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+
+SIGMAS = 5.0
+EFFECT_FLOOR = 0.025
+_TO_SIGMA = 1.4826
+_SMALLEST_SHARE = 0.002
+"""Relative sigma that is believed at least: three values may agree by chance."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Several measurements of one quantity."""
+
+    count: int
+    mean: float
+    deviation: float | None
+    """Standard deviation; None of fewer than two."""
+    least: float
+    most: float
+
+    @property
+    def relative(self) -> float | None:
+        return self.deviation / self.mean if self.deviation is not None and self.mean else None
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """One of many alike that is not like them."""
+
+    place: int
+    value: float
+    peers: float
+
+    @property
+    def percent(self) -> float:
+        return 100 * (self.value / self.peers - 1) if self.peers else 0.0
+
+
+def spread(values: Sequence[float]) -> Spread:
+    deviation = stdev(values) if len(values) > 1 else None
+    return Spread(len(values), fmean(values), deviation, min(values), max(values))
+
+
+def slow_ones(values: Sequence[float]) -> list[Outlier]:
+    """Places whose throughput is clearly below that of the faster half, worst first."""
+    if len(values) < 2:
+        return []
+    faster = sorted(values, reverse=True)[: max(1, (len(values) + 1) // 2)]
+    return _outliers(values, median(faster), _sigma(faster), slow_only=True)
+
+
+def odd_ones(values: Sequence[float]) -> list[Outlier]:
+    """Repetitions that differ from the others in either direction; three are needed to tell which is odd."""
+    if len(values) < 3:
+        return []
+    return _outliers(values, median(values), _sigma(values), slow_only=False)
+
+
+def _outliers(values: Sequence[float], reference: float, sigma: float, *, slow_only: bool) -> list[Outlier]:
+    bound = max(SIGMAS * sigma, EFFECT_FLOOR * reference)
+    found = [
+        Outlier(place, value, reference)
+        for place, value in enumerate(values)
+        if (reference - value if slow_only else abs(value - reference)) > bound
+    ]
+    return sorted(found, key=lambda outlier: -abs(outlier.value - reference))
+
+
+def _sigma(values: Sequence[float]) -> float:
+    middle = median(values)
+    sigma = _TO_SIGMA * median(abs(value - middle) for value in values)
+    return max(sigma, _SMALLEST_SHARE * middle) if math.isfinite(middle) else sigma

@@ -1,0 +1,37 @@
+"""`paceline index`: read a source into its store now, perhaps on a cluster, so that everything later is quick."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened, say_warnings
+from paceline.run.run import TABLE_NAMES
+
+
+def index(
+    source: Source,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", "-t", help="Only these tables (repeat).  [default: all]")
+    ] = None,
+    store: StoreOption = None,
+    workers: WorkersOption = None,
+    engine: EngineOption = None,
+) -> None:
+    """Read a source into its store, on a Dask or Ray cluster if you have one; diagnose, show and serve start from there.
+
+    Example:  paceline index obs://bucket/run1 --engine dask://10.0.0.9:8786 --store obs://bucket/run1-index
+    """
+    began = time.monotonic()
+    with opened(source, store, workers, engine) as run:
+        run.load(table or TABLE_NAMES)
+        rows = {name: run.rows(name) for name in table or TABLE_NAMES}
+        say_warnings(run)
+        ranks, size = run.rows("ranks"), run.size
+    seconds = time.monotonic() - began
+    for name, count in rows.items():
+        if count:
+            typer.echo(f"{name:15} {count:>14,}")
+    typer.echo(f"{ranks:,} ranks, {size / 1e6:,.0f} MB in {seconds:,.1f} s: {ranks / seconds:,.1f} ranks a second")

@@ -1,0 +1,123 @@
+"""`paceline profile`: record steps of a job that is running, and see where it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from paceline.cli.ranks import ranks_of
+from paceline.errors import PacelineError, UsageError
+from paceline.profiling.choosing import options_from
+from paceline.profiling.job import Job, Progress, ask, find_job, follow
+from paceline.profiling.warning import collected
+
+profile = typer.Typer(help="Record steps of a running job: now, and without stopping it.", no_args_is_help=True)
+
+_Place = Annotated[
+    Path, typer.Option("--job", help="The cfg_path of the job's DynamicProfilerMonitor, or a directory above it.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+_ATTEMPTS = 3
+
+
+@profile.command()
+def now(
+    job: _Place,
+    steps: Annotated[int, typer.Option(min=1, help="How many steps.")] = 5,
+    ranks: Annotated[str | None, typer.Option(help="Only these ranks, e.g. 0,8-15 (default: all).")] = None,
+    level: Annotated[str | None, typer.Option(help="LevelNone, Level0, Level1 or Level2.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Any other field, e.g. --set with_stack=true.")
+    ] = None,
+    analyse: Annotated[bool, typer.Option(help="Whether the job analyses what it recorded.")] = True,
+    wait: Annotated[bool, typer.Option(help="Whether to wait until the steps are recorded.")] = True,
+    as_json: _Json = False,
+) -> None:
+    """Record the next steps of a running job, on all ranks from the same step on.
+
+    Example:  paceline profile now --job runs/llama/dynamic --steps 5 --ranks 0,8
+    """
+    found = find_job(job)
+    fields = {"analyse": analyse, "analyse_mode": 0 if analyse else -1, **_fields(level, set_ or [])}
+    chosen = ranks_of(ranks) if ranks else []
+    for attempt in range(_ATTEMPTS):
+        request = ask(found, steps, ranks=chosen, fields=fields, margin=2.0**attempt)
+        _note(f"steps {request.start} to {request.stop} will be recorded")
+        if not wait:
+            _print(as_json, {"start_step": request.start, "stop_step": request.stop}, [])
+            return
+        progress = _followed(found, request)
+        if progress.recorded:
+            _report(progress, as_json)
+            return
+        _note(f"missed ({progress.missed[0].note or 'the job was already past them'})")
+    raise PacelineError(
+        f"{found.config.parent}: the ranks missed {_ATTEMPTS} requests", hint="does every host see this directory?"
+    )
+
+
+@profile.command()
+def status(job: _Place, as_json: _Json = False) -> None:
+    """Say which step each rank of a job is at, and what it records.
+
+    Example:  paceline profile status --job runs/llama/dynamic
+    """
+    states = find_job(job).states()
+    lines = [
+        f"rank {state.rank:<4} {state.host}  step {state.step:<7} {state.step_seconds * 1e3:9.1f} ms a step   "
+        f"{state.state}{f' {state.start} to {state.stop}' if state.start > 0 else ''}"
+        for state in states
+    ]
+    _print(as_json, {"ranks": [asdict(state) for state in states]}, lines)
+
+
+def _followed(job: Job, request: Any) -> Progress:
+    last = None
+    for progress in follow(job, request):
+        last = progress
+    assert last is not None
+    return last
+
+
+def _report(progress: Progress, as_json: bool) -> None:
+    request = progress.request
+    recordings = [{"rank": state.rank, "host": state.host, "path": state.output} for state in progress.recorded]
+    lines = [f"rank {each['rank']:<4} {each['path']}" for each in recordings]
+    _print(as_json, {"start_step": request.start, "stop_step": request.stop, "recordings": recordings}, lines)
+    for state in progress.missed:
+        _note(f"rank {state.rank} recorded nothing: {state.note or 'it was already past these steps'}")
+    if progress.missed:
+        raise typer.Exit(1)
+
+
+def _fields(level: str | None, pairs: list[str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"profiler_level": level} if level else {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--set {pair}: expected NAME=VALUE", hint="e.g. --set with_stack=true")
+        try:
+            fields[name] = json.loads(value)
+        except ValueError:
+            fields[name] = value
+    with collected() as problems:
+        _, unknown = options_from(fields)
+    if problems or unknown:
+        raise UsageError(
+            problems[0] if problems else f"{next(iter(unknown))}: no such field", hint="see docs/profiling.md"
+        )
+    return fields
+
+
+def _print(as_json: bool, content: dict[str, Any], lines: list[str]) -> None:
+    for line in [json.dumps(content)] if as_json else lines:
+        print(line)
+
+
+def _note(text: str) -> None:
+    print(f"paceline: {text}", file=sys.stderr)

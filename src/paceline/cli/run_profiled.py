@@ -1,0 +1,61 @@
+"""`paceline run-profiled`: profile a script that was not written for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from paceline.cli.ranks import ranks_of
+from paceline.errors import UsageError
+from paceline.profiling.environment import VARIABLE, read_options, spelled
+from paceline.profiling.launch import run
+
+
+def run_profiled(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="What to run, e.g. python train.py.")],
+    output: Annotated[str | None, typer.Option("--output", "-o", help="Where recordings go (default ./data).")] = None,
+    start_step: Annotated[int | None, typer.Option(help="First step to record, from 1.")] = None,
+    stop_step: Annotated[int | None, typer.Option(help="Last step to record.")] = None,
+    ranks: Annotated[str | None, typer.Option(help="Only these ranks, e.g. 0,8-15.")] = None,
+    level: Annotated[str | None, typer.Option(help="LevelNone, Level0, Level1 or Level2.")] = None,
+) -> None:
+    """Run COMMAND with its torch or MindSpore training profiled, without touching the script.
+
+    MS_PROFILER_OPTIONS may hold more of the Profiler's parameters (JSON; "start" must be true); the options above come
+    before it. Steps are those of the optimizer or of Model.train; without steps the whole run is recorded.
+
+    Example:  paceline run-profiled --start-step 2 --stop-step 5 python train.py --epochs 1
+    """
+    asked = _from_environment()
+    asked.update(
+        (name, value)
+        for name, value in (
+            ("output_path", output),
+            ("start_step", start_step),
+            ("stop_step", stop_step),
+            ("ranks", ranks_of(ranks) if ranks else None),
+            ("profiler_level", level),
+        )
+        if value is not None
+    )
+    read = read_options(json.dumps(asked))
+    if read.problem:
+        raise UsageError(f"{VARIABLE} {read.problem}", hint="""e.g. {"start": true, "output_path": "./data"}""")
+    for note in read.notes:
+        print(f"paceline: {note}", file=sys.stderr)
+    raise typer.Exit(run(command, spelled(read)))
+
+
+def _from_environment() -> dict[str, Any]:
+    text = os.environ.get(VARIABLE)
+    if not text:
+        return {"start": True}
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{VARIABLE} is not valid JSON ({error})", hint="""e.g. {"start": true}""") from error
+    return given if isinstance(given, dict) else {}

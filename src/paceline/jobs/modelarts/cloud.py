@@ -1,0 +1,212 @@
+"""The few requests we make of ModelArts: signed by the vendor's SDK, retried, answers as our own types."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+
+from paceline.errors import PacelineError, UsageError
+from paceline.jobs.description import ModelArts
+from paceline.jobs.modelarts.place import Place, find_place
+from paceline.storage.retry import Backoff, patiently
+from paceline.storage.secret import redact
+from paceline.storage.store import DeniedError, MissingError, StorageError, ThrottledError, TransientError
+
+_TIMEOUT = (10, 60)
+_PAGE = 50
+
+
+class Task(msgspec.Struct, frozen=True):
+    name: str
+    exit_code: int | None = None
+    message: str = ""
+
+
+class CloudJob(msgspec.Struct, frozen=True):
+    """A training job as ModelArts tells it."""
+
+    id: str
+    name: str
+    phase: str
+    started: float | None = None
+    ended: float | None = None
+    tasks: tuple[Task, ...] = ()
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """The end of a worker's log."""
+
+    content: bytes
+    full_size: int
+
+
+class Cloud:
+    """One ModelArts; keys are looked up before every request, and the client is made anew when they changed."""
+
+    def __init__(self, wanted: ModelArts, backoff: Backoff | None = None) -> None:
+        if find_spec("huaweicloudsdkmodelarts") is None:
+            raise UsageError("huaweicloudsdkmodelarts is not installed", hint="pip install 'paceline[modelarts]'")
+        self._wanted = wanted
+        self._backoff = backoff or Backoff(first=0.5, most=10.0, patience=60.0)
+        self._place: Place | None = None
+        self._client: Any = None
+
+    def create(self, body: Any) -> CloudJob:
+        """Not repeated by itself: an answer that was lost may have started a job."""
+        from huaweicloudsdkmodelarts.v1 import CreateTrainingJobRequest
+
+        return _job(self._once(lambda client: client.create_training_job(CreateTrainingJobRequest(body=body))))
+
+    def show(self, number: str) -> CloudJob:
+        from huaweicloudsdkmodelarts.v1 import ShowTrainingJobDetailsRequest as Request
+
+        return _job(self._ask(lambda client: client.show_training_job_details(Request(training_job_id=number))))
+
+    def named(self, name: str) -> list[CloudJob]:
+        """Exactly so: ModelArts itself only searches for names that contain it."""
+        return [job for job in self.like(name) if job.name == name]
+
+    def like(self, name: str) -> list[CloudJob]:
+        from huaweicloudsdkmodelarts.v1 import Filter, JobSearches, ListTrainingJobsRequest
+
+        found: list[CloudJob] = []
+        while True:
+            body = JobSearches(
+                offset=len(found), limit=_PAGE, sort_by="create_time", order="desc",
+                filters=[Filter(key="name", operator="like", value=[name])],
+            )  # fmt: skip
+            request = ListTrainingJobsRequest(body=body)
+            answer = self._ask(partial(_search, request=request))
+            page = [_job(item) for item in answer.items or ()]
+            found += page
+            if not page or len(found) >= (answer.total or 0):
+                return found
+
+    def stop(self, number: str) -> None:
+        from huaweicloudsdkmodelarts.v1 import JobActionType, StopTrainingJobRequest
+
+        request = StopTrainingJobRequest(training_job_id=number, body=JobActionType(action_type="terminate"))
+        self._ask(lambda client: client.stop_training_job(request))
+
+    def log(self, number: str, task: str) -> Preview:
+        from huaweicloudsdkmodelarts.v1 import ShowTrainingJobLogsPreviewRequest as Request
+
+        request = Request(training_job_id=number, task_id=task)
+        answer = self._ask(lambda client: client.show_training_job_logs_preview(request))
+        content = (answer.content or "").encode()
+        return Preview(content, answer.full_size if answer.full_size is not None else len(content))
+
+    def events(self, number: str) -> list[str]:
+        """The newest first, as the console shows them."""
+        from huaweicloudsdkmodelarts.v1 import ListTrainingJobEventsRequest as Request
+
+        request = Request(training_job_id=number, limit=50, order="desc")
+        answer = self._ask(lambda client: client.list_training_job_events(request))
+        return [f"{event.level}: {event.message}" for event in answer.events or ()]
+
+    def flavors(self) -> list[str]:
+        from huaweicloudsdkmodelarts.v1 import ShowTrainingJobFlavorsRequest
+
+        answer = self._ask(lambda client: client.show_training_job_flavors(ShowTrainingJobFlavorsRequest()))
+        return [flavor.flavor_id for flavor in answer.flavors or ()]
+
+    def _ask(self, request: Callable[[Any], Any]) -> Any:
+        return patiently(self._backoff, lambda: self._once(request))
+
+    def _once(self, request: Callable[[Any], Any]) -> Any:
+        """Keys that were renewed between looking them up and using them get a second chance."""
+        place = find_place(self._wanted)
+        try:
+            return _translated(lambda: request(self._client_at(place)), place)
+        except DeniedError:
+            renewed = find_place(self._wanted)
+            if renewed == place:
+                raise
+            return _translated(lambda: request(self._client_at(renewed)), renewed)
+
+    def _client_at(self, place: Place) -> Any:
+        if self._place != place:
+            self._client, self._place = _client(place), place
+        return self._client
+
+
+def _search(client: Any, request: Any) -> Any:
+    return client.list_training_jobs(request)
+
+
+def _client(place: Place) -> Any:
+    from huaweicloudsdkcore.auth.credentials import BasicCredentials
+    from huaweicloudsdkcore.http.http_config import HttpConfig
+    from huaweicloudsdkmodelarts.v1 import ModelArtsClient
+
+    # It prints every error itself otherwise, also those that pass.
+    logging.getLogger(f"HuaweiCloud-SDK-{ModelArtsClient.__name__}").disabled = True
+    credentials = BasicCredentials(place.access.key.reveal(), place.access.secret.reveal(), place.project_id)
+    if place.access.token:
+        credentials = credentials.with_security_token(place.access.token.reveal())
+    config = HttpConfig.get_default_config()
+    config.timeout = _TIMEOUT
+    builder = ModelArtsClient.new_builder().with_http_config(config).with_credentials(credentials)
+    return builder.with_endpoint(place.endpoint).build()
+
+
+def _translated(call: Callable[[], Any], place: Place) -> Any:
+    from huaweicloudsdkcore.exceptions.exceptions import SdkException, ServiceResponseException
+    from requests.exceptions import RequestException
+
+    try:
+        return call()
+    except ServiceResponseException as error:
+        raise _refused(error, place) from None
+    except (SdkException, RequestException) as error:
+        reason = redact(str(getattr(error, "error_msg", None) or error))
+        raise TransientError(
+            f"{place.endpoint} cannot be reached: {_short(reason)}", hint="paceline doctor looks closer"
+        ) from None
+
+
+def _refused(error: Any, place: Place) -> PacelineError:
+    said = redact(f"{error.error_msg or 'no reason given'} ({error.status_code}, {error.error_code or 'no code'})")
+    text = f"ModelArts at {place.endpoint}: {said}"
+    if error.status_code in (401, 403):
+        return DeniedError(text, hint=f"keys: {place.access.source}; temporary ones end after a day at most")
+    if error.status_code == 404:
+        return MissingError(text)
+    if error.status_code == 429:
+        return ThrottledError(text)
+    if error.status_code >= 500:
+        return TransientError(text)
+    return StorageError(text)
+
+
+def _job(answer: Any) -> CloudJob:
+    status, metadata = answer.status, answer.metadata
+    ended = {each.task: each for each in status.task_statuses or ()}
+    names = dict.fromkeys([*(status.tasks or ()), *ended])
+    started = status.start_time / 1000 if status.start_time else None
+    duration = (status.duration or 0) / 1000
+    return CloudJob(
+        id=metadata.id,
+        name=metadata.name,
+        phase=status.phase or "",
+        started=started,
+        ended=started + duration if started and duration else None,
+        tasks=tuple(_task(name, ended.get(name)) for name in names),
+    )
+
+
+def _task(name: str, ended: Any) -> Task:
+    if ended is None:
+        return Task(name)
+    return Task(name, ended.exit_code, redact(ended.message or ""))
+
+
+def _short(reason: str) -> str:
+    """Without the object addresses that urllib3 puts into its messages."""
+    return re.sub(r"<[^>]*>:? ?", "", reason)[:300]

@@ -1,0 +1,80 @@
+"""A description as ModelArts' request: kind, metadata, algorithm, spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from paceline.jobs.description import JobDescription, Scalar
+from paceline.storage.location import parse
+
+
+def create_request(job: JobDescription, name: str, outputs: Mapping[str, str], log_url: str) -> Any:
+    """The SDK's Job; places are written as ModelArts wants them, /bucket/path/."""
+    from huaweicloudsdkmodelarts.v1 import Job, JobMetadata
+
+    metadata = JobMetadata(name=name, workspace_id=job.modelarts.workspace_id, description=job.description or None)
+    return Job(kind="job", metadata=metadata, algorithm=_algorithm(job, outputs), spec=_spec(job, log_url))
+
+
+def obs_path(url: str, *, directory: bool = True) -> str:
+    """
+    >>> obs_path("obs://bucket/code")
+    '/bucket/code/'
+    """
+    location = parse(url)
+    return f"/{location.host}/{location.path}".rstrip("/") + ("/" if directory else "")
+
+
+def _algorithm(job: JobDescription, outputs: Mapping[str, str]) -> Any:
+    from huaweicloudsdkmodelarts.v1 import (
+        Input,
+        InputDataInfo,
+        InputDataInfoObs,
+        JobAlgorithm,
+        Output,
+        Parameters,
+        Remote,
+        RemoteObs,
+    )
+
+    return JobAlgorithm(
+        code_dir=obs_path(job.code_url),
+        boot_file=obs_path(f"{job.code_url.rstrip('/')}/{job.boot_file}", directory=False),
+        parameters=[Parameters(name=name, value=str(value)) for name, value in job.hyperparameters.items()],
+        inputs=[
+            Input(name=name, remote=InputDataInfo(obs=InputDataInfoObs(obs_url=obs_path(url))))
+            for name, url in job.inputs.items()
+        ],
+        outputs=[
+            Output(name=name, remote=Remote(obs=RemoteObs(obs_url=obs_path(url)))) for name, url in outputs.items()
+        ],
+        engine=_engine(job),
+        environments=_environment(job) or None,
+    )
+
+
+def _engine(job: JobDescription) -> Any:
+    from huaweicloudsdkmodelarts.v1 import JobEngine
+
+    if job.engine is not None:
+        return JobEngine(engine_name=job.engine.name, engine_version=job.engine.version)
+    return JobEngine(image_url=job.image)
+
+
+def _environment(job: JobDescription) -> dict[str, str]:
+    values: dict[str, Scalar] = {**job.environment, **job.pre_start.log_levels}
+    if job.single_server_mode:
+        values["SINGLESERVER_MODE"] = "True"
+    return {name: str(value) for name, value in values.items()}
+
+
+def _spec(job: JobDescription, log_url: str) -> Any:
+    from huaweicloudsdkmodelarts.v1 import AutoStop, LogExportPath, Spec, SpecResource
+
+    hours = job.modelarts.max_hours
+    return Spec(
+        resource=SpecResource(flavor_id=job.flavor or None, node_count=job.nodes, pool_id=job.pool_id or None),
+        log_export_path=LogExportPath(obs_url=obs_path(log_url)) if log_url else None,
+        auto_stop=AutoStop(time_unit="HOURS", duration=hours) if hours else None,
+    )

@@ -1,0 +1,57 @@
+"""Recording inside training: which steps, on which ranks, in how much detail, and where it lands.
+
+Names are imported when first used: `import paceline.profiling` costs a job nothing and starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from paceline.profiling.dynamic import DynamicProfilerMonitor as DynamicProfilerMonitor
+    from paceline.profiling.options import AicoreMetrics as AicoreMetrics
+    from paceline.profiling.options import ExportType as ExportType
+    from paceline.profiling.options import HostSystem as HostSystem
+    from paceline.profiling.options import ProfilerActivity as ProfilerActivity
+    from paceline.profiling.options import ProfilerLevel as ProfilerLevel
+    from paceline.profiling.profiler import Profiler as Profiler
+    from paceline.profiling.profiler import profile as profile
+    from paceline.profiling.recorder import Recorder as Recorder
+    from paceline.profiling.scheduling import ProfilerAction as ProfilerAction
+    from paceline.profiling.scheduling import schedule as schedule
+    from paceline.profiling.trace_handler import tensor_board_trace_handler as tensor_board_trace_handler
+    from paceline.profiling.trace_handler import tensorboard_trace_handler as tensorboard_trace_handler
+
+_HOME = {
+    "AicoreMetrics": "options",
+    "DynamicProfilerMonitor": "dynamic",
+    "ExportType": "options",
+    "HostSystem": "options",
+    "Profiler": "profiler",
+    "ProfilerAction": "scheduling",
+    "ProfilerActivity": "options",
+    "ProfilerLevel": "options",
+    "Recorder": "recorder",
+    "profile": "profiler",
+    "schedule": "scheduling",
+    "tensor_board_trace_handler": "trace_handler",
+    "tensorboard_trace_handler": "trace_handler",
+}
+"""Each public name and the module it lives in."""
+
+__all__ = [*_HOME]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+if os.environ.get("MS_PROFILER_OPTIONS"):
+    # Asked for: the script need not know more than this import. MindSpore reads the variable itself, torch does not.
+    import_module(f"{__name__}.environment").begin()

@@ -1,0 +1,177 @@
+"""torch.profiler, or torch_npu's where the job has loaded it.
+
+Plain torch writes `{worker}_{pid}_{time}_ascend_pt/{worker}.{ns}.pt.trace.json` with steps as ProfilerStep#N;
+torch_npu writes its own `_ascend_pt` directory.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from paceline.profiling.backends.fresh import newest_directory
+from paceline.profiling.options import Options, ProfilerActivity
+from paceline.profiling.output import Order, StepSpan, add_metadata, describe, recording_directory
+from paceline.profiling.scheduling import ProfilerAction
+
+_ACTIONS = {
+    ProfilerAction.NONE: "NONE",
+    ProfilerAction.WARM_UP: "WARMUP",
+    ProfilerAction.RECORD: "RECORD",
+    ProfilerAction.RECORD_AND_SAVE: "RECORD_AND_SAVE",
+}
+
+
+class TorchBackend:
+    name = "torch"
+
+    def __init__(self) -> None:
+        self._profile: Any = None
+        self._order: Order | None = None
+        self._directory: Path | None = None
+        self._action = ProfilerAction.NONE
+        self._step = 0
+        self._grouped = False
+        """Whether torch knew its process group when the recording began, and so its rank."""
+
+    def begin(self, order: Order, action: ProfilerAction, step: int) -> None:
+        self._order, self._action, self._step, self._grouped = order, action, step, _has_group()
+        order.directory.mkdir(parents=True, exist_ok=True)
+        self._directory = None if _ascend() else recording_directory(order, "pt")
+        library = _library()
+        arguments = _ascend_arguments(order) if _ascend() else _arguments(order.options)
+        self._profile = library.profile(schedule=lambda _: getattr(library.ProfilerAction, self._name()), **arguments)
+        self._profile.step_num = step
+        self._profile.start()
+
+    def advance(self, action: ProfilerAction, step: int) -> None:
+        self._action, self._step = action, step
+        self._profile.step()
+
+    def finish(self, spans: list[StepSpan], metadata: dict[str, object]) -> Path:
+        assert self._order is not None
+        for key, value in metadata.items():
+            self._profile.add_metadata_json(key, json.dumps(value))
+        if not _ascend():
+            self._say_rank()
+        self._profile.__exit__(None, None, None)
+        recording = self._directory or newest_directory(self._order.directory, "pt")
+        if self._directory:
+            unfinished = bool(spans) and spans[-1].step != self._step
+            _export(self._profile, recording, self._order, unfinished=self._step if unfinished else None)
+        self._profile = None
+        add_metadata(recording, metadata)
+        describe(recording, self._order, self.name, version=_version(), spans=spans)
+        return recording
+
+    def abandon(self) -> None:
+        self._profile.__exit__(None, None, None)
+        self._profile = None
+
+    def _name(self) -> str:
+        return _ACTIONS[self._action]
+
+    def _say_rank(self) -> None:
+        """torch looks for a process group when a recording starts; later ones, and jobs without, are said here."""
+        if self._order is None or self._grouped:
+            return
+        info: Any = {"backend": "none", "rank": self._order.rank, "world_size": self._order.identity.world_size}
+        if _has_group():
+            info = self._profile._get_distributed_info() or info
+        self._profile.add_metadata_json("distributedInfo", json.dumps(info, default=str))
+
+
+BACKEND = TorchBackend
+
+
+def _ascend() -> ModuleType | None:
+    return sys.modules.get("torch_npu")
+
+
+def _has_group() -> bool:
+    distributed = sys.modules.get("torch.distributed")
+    return bool(distributed and distributed.is_available() and distributed.is_initialized())
+
+
+def _library() -> Any:
+    if _ascend():
+        import torch_npu.profiler as npu
+
+        return npu
+    import torch.profiler
+
+    return torch.profiler
+
+
+def _version() -> str:
+    import torch
+
+    return str(torch.__version__)
+
+
+def _arguments(options: Options) -> dict[str, Any]:
+    import torch
+    from torch.profiler import ProfilerActivity as Activity
+
+    activities = [Activity.CPU]
+    if torch.cuda.is_available():
+        if options.activities == (ProfilerActivity.GPU,):
+            activities = [Activity.CUDA]
+        elif options.activities != (ProfilerActivity.CPU,):
+            activities.append(Activity.CUDA)
+    return {
+        "activities": activities,
+        "record_shapes": options.record_shapes,
+        "profile_memory": options.profile_memory,
+        "with_stack": options.with_stack,
+    }
+
+
+def _ascend_arguments(order: Order) -> dict[str, Any]:
+    """torch_npu's names for the same things; its handler writes and, if asked, analyses."""
+    npu, options = _library(), order.options
+    activities = {ProfilerActivity.CPU: npu.ProfilerActivity.CPU, ProfilerActivity.NPU: npu.ProfilerActivity.NPU}
+    experimental = npu._ExperimentalConfig(
+        profiler_level=getattr(npu.ProfilerLevel, options.profiler_level.name.replace("LevelNone", "Level_none")),
+        aic_metrics=getattr(npu.AiCMetrics, options.aic_metrics.name),
+        l2_cache=options.l2_cache,
+        data_simplification=options.data_simplification,
+        export_type=[getattr(npu.ExportType, each.name) for each in options.export_type],
+    )
+    return {
+        "activities": [activities[each] for each in options.activities if each in activities],
+        "record_shapes": options.record_shapes,
+        "profile_memory": options.profile_memory,
+        "with_stack": options.with_stack,
+        "on_trace_ready": npu.tensorboard_trace_handler(
+            str(order.directory), order.worker, order.analyse, order.asynchronous
+        ),
+        "experimental_config": experimental,
+    }
+
+
+def _export(profile: Any, recording: Path, order: Order, *, unfinished: int | None) -> None:
+    recording.mkdir(parents=True)
+    worker = f"{order.worker or order.identity.host}_{os.getpid()}"
+    trace = recording / f"{worker}.{time.time_ns()}.pt.trace.json"
+    beside = trace.with_name(f".{trace.name}.part")
+    profile.export_chrome_trace(str(beside))
+    if unfinished is not None:
+        _rename_event(beside, b'"ProfilerStep#%d"' % unfinished, b'"Unfinished  #%d"' % unfinished)
+    os.replace(beside, trace)
+
+
+def _rename_event(trace: Path, name: bytes, other: bytes) -> None:
+    """The stretch between the last step and the end of the recording must not be taken for a step."""
+    assert len(name) == len(other)
+    with trace.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+        place = data.find(name)
+        while place >= 0:
+            data[place : place + len(other)] = other
+            place = data.find(name, place)

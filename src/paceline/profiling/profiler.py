@@ -1,0 +1,232 @@
+"""`Profiler`: records the steps that were asked for, as an object, in a `with`, or as a callback.
+
+Steps of a schedule are counted from 0, as the frameworks do; start_step and stop_step from 1, both included, in every form.
+A recording goes wrong with a warning, never with an exception: training is worth more.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from collections.abc import Callable, Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from paceline.profiling.callback import TrainingCallback, with_callback_type
+from paceline.profiling.choosing import options_from, suggestion
+from paceline.profiling.compatibility import compatible
+from paceline.profiling.metadata import Metadata
+from paceline.profiling.output import Order
+from paceline.profiling.recorder.identity import identify
+from paceline.profiling.recording import Recordings
+from paceline.profiling.scheduling import ProfilerAction, Schedule, action_of_step, always, window
+from paceline.profiling.trace_handler import TraceHandler
+from paceline.profiling.warning import warn
+
+
+class Profiler(TrainingCallback):
+    """Records steps with the framework's own profiler (or the light recorder), and nothing at all on other ranks.
+
+        with Profiler(schedule=schedule(wait=1, warmup=1, active=2, repeat=1),
+                      on_trace_ready=tensorboard_trace_handler("./data"), ranks=[0, 8]) as profiler:
+            for batch in data:
+                train(batch)
+                profiler.step()
+
+        model.train(epochs, data, callbacks=[Profiler(start_step=2, stop_step=5, output_path="./data")])
+
+    Everything MindSpore's `profile` and the older `mindspore.Profiler` take is taken (docs/profiling.md), and `ranks`,
+    `backend` (auto, mindspore, torch, light), `start_step`, `stop_step`.
+    """
+
+    def __new__(cls, *_: object, **__: object) -> Profiler:
+        return object.__new__(with_callback_type(cls))
+
+    def __init__(
+        self,
+        *,
+        schedule: Callable[[int], Any] | None = None,
+        on_trace_ready: Callable[..., object] | None = None,
+        start_step: int | None = None,
+        stop_step: int | None = None,
+        ranks: Collection[int] | None = None,
+        backend: str = "auto",
+        **options: Any,
+    ) -> None:
+        chosen, unknown = options_from(options)
+        for name in unknown:
+            raise TypeError(f"Profiler has no parameter '{name}'{suggestion(name)}")
+        self._options = compatible(chosen, scheduled=schedule is not None)
+        self._ready = _handler(on_trace_ready)
+        self._identity = identify()
+        self._wanted = _is_wanted(self._identity.rank, self._identity.world_size, ranks)
+        self._metadata = Metadata()
+        self._recordings = Recordings(backend)
+        self._window = _window(start_step, stop_step) if start_step is not None or stop_step is not None else None
+        self._scheduled = schedule is not None
+        self._action_of: Callable[[int], ProfilerAction] = always
+        if self._window:
+            self._action_of = window(*self._window)
+        elif schedule is not None:
+            self._action_of = action_of_step(schedule)
+        self._plan = self._action_of.to_dict() if isinstance(self._action_of, Schedule) else None
+        self.step_num = 1 if self._window else 0
+        self._running = False
+        atexit.register(_stop_at_exit, weakref.ref(self))
+        if self._options.start_profile and not self._window:
+            self.start()
+
+    # -- as an object -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin with the current step; a second call does no harm."""
+        if self._running:
+            warn("The profiler has already started. Do not turn on again in the open state.")
+            return
+        self._running = True
+        self._enter(self.step_num)
+
+    def step(self) -> None:
+        """One step of training ends here, the next begins."""
+        if not self._running and not self._window:
+            warn("Profiler is stopped, step takes no effect!")
+            return
+        if not self._scheduled and not self._window:
+            warn("With no schedule in the Profiler, step takes no effect!")
+            return
+        self._enter(self.step_num + 1)
+
+    def stop(self) -> None:
+        """End; what was recorded is kept, and said to be incomplete where it is."""
+        if not self._running and not self._window:
+            warn("The profiler has not started. Do not turn off again in the closed state.")
+            return
+        self._running = False
+        if self._wanted and (self._scheduled or self._window):
+            self._recordings.warn_if_cut_short(self.step_num)
+        self._recordings.close(self._metadata.values(), self._trace_ready)
+
+    def analyse(self, *_: object, **__: object) -> None:
+        """Stop if still recording; results were written when the recording stopped (kept for scripts that call it)."""
+        if self._running:
+            self.stop()
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Text that goes into profiler_metadata.json of every recording."""
+        self._metadata.add(key, value)
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """The same with a value in JSON."""
+        self._metadata.add_json(key, value)
+
+    @property
+    def recordings(self) -> list[Path]:
+        """Directories written so far."""
+        return list(self._recordings.written)
+
+    @property
+    def current_action(self) -> ProfilerAction:
+        return self._recordings.action
+
+    # -- as a context manager -----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Profiler:
+        if not self._running and not self._window:
+            self.start()
+        elif self._window:
+            self._enter(self.step_num)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._running or self._window:
+            self.stop()
+
+    # -- as a callback ------------------------------------------------------------------------------------------------
+
+    def begin_step(self, number: int) -> None:
+        if self._window:
+            if self._recordings.current is None and self.step_num < self._window[0] and number > self._window[0]:
+                warn(
+                    f"training counted from step {self.step_num} to {number} in one stride, past start_step "
+                    f"{self._window[0]}: nothing is recorded. With data sinking use sink_size=1."
+                )
+            self._enter(number)
+
+    def end_step(self, number: int) -> None:
+        if self._window:
+            self._enter(number + 1)
+        elif self._scheduled:
+            self.step()
+
+    def end_training(self) -> None:
+        if self._running or self._window:
+            self.stop()
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _enter(self, number: int) -> None:
+        """Step `number` begins (again, if it was begun before: callbacks say both ends of a step)."""
+        self.step_num = number
+        if self._wanted:
+            self._recordings.enter(number, self._action_of(number), self._order, self._finished)
+
+    def _finished(self) -> None:
+        self._recordings.close(self._metadata.values(), self._trace_ready)
+
+    def _order(self) -> Order:
+        handler = self._ready if isinstance(self._ready, TraceHandler) else TraceHandler(analyse_flag=False)
+        return Order(
+            directory=Path(handler.dir_name or self._options.output_path).absolute(),
+            options=self._options,
+            identity=self._identity,
+            worker=handler.worker_name,
+            analyse=handler.analyse_flag,
+            asynchronous=handler.async_mode,
+            schedule=self._plan,
+        )
+
+    def _trace_ready(self) -> None:
+        if self._ready is not None:
+            self._ready(self)
+
+
+profile = Profiler
+"""MindSpore's and torch's name for it."""
+
+
+def _handler(given: Callable[..., object] | None) -> Callable[..., object] | None:
+    if given is not None and not callable(given):
+        warn("For Profiler, on_trace_ready value is Invalid, reset to None.")
+        return None
+    return given
+
+
+def _is_wanted(rank: int, world: int, ranks: Collection[int] | None) -> bool:
+    if ranks is None:
+        return True
+    if not any(0 <= each < world for each in ranks):
+        warn(f"ranks={sorted(ranks)}: this job has ranks 0 to {world - 1}; nothing will be recorded.")
+    return rank in ranks
+
+
+def _window(start_step: int | None, stop_step: int | None) -> tuple[int, int]:
+    """Both included, counted from 1; a mistake records nothing and says so."""
+    start = 1 if start_step is None else start_step
+    stop = start if stop_step is None else stop_step
+    if not (type(start) is type(stop) is int and 1 <= start <= stop):
+        warn(f"start_step {start!r} and stop_step {stop!r} must be whole numbers with 1 <= start_step <= stop_step; "
+             "nothing will be recorded.")  # fmt: skip
+        return 0, -1
+    return start, stop
+
+
+def _stop_at_exit(reference: weakref.ref[Profiler]) -> None:
+    profiler = reference()
+    if profiler is None or profiler._identity.pid != os.getpid():
+        return
+    if profiler._running or profiler._recordings.current is not None:
+        profiler.stop()

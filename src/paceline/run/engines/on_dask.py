@@ -1,0 +1,55 @@
+"""Workers of a Dask cluster: `--engine dask://scheduler:8786`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from paceline.errors import PacelineError, UsageError
+from paceline.run.engines import Lost
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class OnDask:
+    """The scheduler gives a dead worker's tasks to others, and gives up on one that killed several."""
+
+    far = True
+
+    def __init__(self, address: str) -> None:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise UsageError("Dask is not installed", hint="pip install 'paceline[dask]'") from error
+        self._address = address
+        try:
+            self._client = Client(f"tcp://{address}", timeout="10s", set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise PacelineError(f"dask://{address}: no scheduler answers ({error})") from error
+        if not self._client.scheduler_info(n_workers=-1)["workers"]:
+            self._client.close()
+            raise PacelineError(f"dask://{address}: the scheduler has no workers", hint="dask worker tcp://host:8786")
+
+    def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[tuple[T, R | Lost]]:
+        from concurrent.futures import CancelledError
+
+        from distributed import KilledWorker, as_completed
+
+        futures = {self._client.submit(work, task, pure=False): task for task in tasks}
+        try:
+            for future in as_completed(list(futures), loop=self._client.loop):
+                task = futures.pop(future)
+                try:
+                    yield task, future.result()
+                except KilledWorker:
+                    yield task, Lost("every worker that read it died (killed, or out of memory)")
+        except CancelledError as error:
+            raise PacelineError(
+                f"dask://{self._address}: the scheduler went away", hint="what was read is kept; start again"
+            ) from error
+        finally:
+            self._client.cancel(list(futures))
+
+    def close(self) -> None:
+        self._client.close()

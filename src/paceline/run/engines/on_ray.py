@@ -1,0 +1,57 @@
+"""Workers of a Ray cluster: `--engine ray://head:10001` (Ray's client port)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from paceline.errors import PacelineError, UsageError
+from paceline.run.engines import Lost
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TRIES = 3
+
+
+class OnRay:
+    far = True
+
+    def __init__(self, address: str) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would phone home
+        try:
+            import ray
+        except ImportError as error:
+            raise UsageError("Ray is not installed", hint="pip install 'paceline[ray]'") from error
+        self._address = address
+        try:
+            self._client = ray.init(address, namespace="paceline", logging_level=logging.ERROR, allow_multiple=True)
+        except (ConnectionError, RuntimeError, TimeoutError) as error:
+            raise PacelineError(f"{address}: no Ray head answers ({error})") from error
+
+    def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[tuple[T, R | Lost]]:
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        with self._client:
+            remote = ray.remote(max_retries=TRIES - 1)(work)
+            waiting = {remote.remote(task): task for task in tasks}
+        while waiting:
+            with self._client:
+                ready, _ = ray.wait(list(waiting), num_returns=1)
+            for reference in ready:
+                task = waiting.pop(reference)
+                try:
+                    with self._client:
+                        result = ray.get(reference)
+                except RayTaskError as error:
+                    raise error.as_instanceof_cause() from error
+                except RayError as error:
+                    yield task, Lost(f"every worker that read it died ({type(error).__name__})")
+                else:
+                    yield task, result
+
+    def close(self) -> None:
+        self._client.disconnect()

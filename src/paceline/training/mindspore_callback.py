@@ -1,0 +1,136 @@
+"""The same monitors in MindSpore's Model.train: model.train(epochs, data, callbacks=[as_callback(monitors)])."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paceline.training.monitor import Monitor, close_all
+from paceline.training.ranks import Ranks
+from paceline.training.state import TrainingState
+
+
+def as_callback(monitors: Sequence[Monitor], *, ranks: Ranks | None = None, initial_step: int = 0) -> Any:
+    """A mindspore.Callback; initial_step: where a resumed training goes on from, if Model.train counts from 0 again."""
+    from mindspore.train.callback import Callback
+
+    bridge = _Bridge(list(monitors), ranks or _ranks(), initial_step)
+
+    class PacelineCallback(Callback):  # type: ignore[misc]
+        def begin(self, run_context: Any) -> None:
+            bridge.begin(run_context.original_args())
+
+        def step_begin(self, run_context: Any) -> None:
+            bridge.step_begin()
+
+        def step_end(self, run_context: Any) -> None:
+            bridge.step_end(run_context.original_args())
+
+        def epoch_end(self, run_context: Any) -> None:
+            bridge.epoch_end(run_context.original_args())
+
+        def end(self, run_context: Any) -> None:
+            bridge.end()
+
+        def __exit__(self, *error: Any) -> None:
+            bridge.close()
+
+    return PacelineCallback()
+
+
+class _Bridge:
+    """From MindSpore's callback parameters to a TrainingState."""
+
+    def __init__(self, monitors: list[Monitor], ranks: Ranks, initial_step: int) -> None:
+        self._monitors = monitors
+        self._first = initial_step
+        self._state = TrainingState(ranks.rank, ranks.world_size, step=initial_step)
+        self._parameters: Any = None
+
+    def begin(self, parameters: Any) -> None:
+        state = self._state
+        self._parameters = parameters
+        state.steps_per_epoch = int(parameters.batch_num or 0)
+        state.total_steps = int(parameters.epoch_num or 0) * state.steps_per_epoch
+        state.batch_size = _batch_size(parameters)
+        state.epoch = int(parameters.cur_epoch_num or 1)
+        if not self._first:
+            state.step = int(parameters.cur_step_num or 0)
+        network = parameters.network
+        names = {parameter.name for parameter in network.get_parameters()} if network is not None else set()
+        state.weights = lambda: self._values(names, inside=True)
+        state.optimizer_state = lambda: self._values(names, inside=False)
+        trainable = {p.name for p in parameters.train_network.get_parameters() if p.requires_grad}
+        state.trainable = trainable.__contains__
+        state.loss_of = lambda: _number(_output(self._parameters, 0))
+        state.learning_rate_of = lambda: _learning_rate(self._parameters.optimizer)
+        for monitor in self._monitors:
+            monitor.train_begin(state)
+
+    def step_begin(self) -> None:
+        for monitor in self._monitors:
+            monitor.step_begin(self._state)
+
+    def step_end(self, parameters: Any) -> None:
+        self._follow(parameters)
+        for monitor in self._monitors:
+            monitor.step_end(self._state)
+
+    def epoch_end(self, parameters: Any) -> None:
+        self._follow(parameters)
+        for monitor in self._monitors:
+            monitor.epoch_end(self._state)
+
+    def end(self) -> None:
+        for monitor in self._monitors:
+            monitor.train_end(self._state)
+
+    def close(self) -> None:
+        close_all(self._monitors)
+
+    def _follow(self, parameters: Any) -> None:
+        self._parameters = parameters
+        self._state.step = self._first + int(parameters.cur_step_num)
+        self._state.epoch = int(parameters.cur_epoch_num)
+        overflow, scale = _output(parameters, 1), _output(parameters, 2)
+        self._state.overflow = bool(overflow.asnumpy()) if overflow is not None else None
+        self._state.loss_scale = _number(scale)
+
+    def _values(self, names: set[str], *, inside: bool) -> Mapping[str, Any]:
+        found = self._parameters.train_network.get_parameters()
+        return {parameter.name: parameter for parameter in found if (parameter.name in names) == inside}
+
+
+def _ranks() -> Ranks:
+    from mindspore.communication import GlobalComm, get_group_size, get_rank
+
+    own = Ranks.from_environment()
+    if not GlobalComm.INITED:
+        return own
+    rank, world = int(get_rank()), int(get_group_size())
+    local = min(own.local_size, world)
+    return Ranks(rank, world, rank % local, local)
+
+
+def _batch_size(parameters: Any) -> int:
+    dataset = getattr(parameters, "train_dataset", None)
+    return int(dataset.get_batch_size()) if dataset is not None and hasattr(dataset, "get_batch_size") else 1
+
+
+def _output(parameters: Any, place: int) -> Any:
+    """(loss, overflow, loss scale) of a cell with loss scaling; the loss alone otherwise."""
+    outputs = parameters.net_outputs
+    if isinstance(outputs, tuple | list):
+        return outputs[place] if place < len(outputs) and hasattr(outputs[place], "asnumpy") else None
+    return outputs if place == 0 and hasattr(outputs, "asnumpy") else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value.asnumpy().mean()) if value is not None else None
+
+
+def _learning_rate(optimizer: Any) -> float | None:
+    rate = getattr(optimizer, "learning_rate", None)
+    if getattr(optimizer, "dynamic_lr", False) or getattr(optimizer, "is_group_lr", False):
+        return None  # a schedule: computing it here would run a graph
+    return _number(rate) if hasattr(rate, "asnumpy") else None

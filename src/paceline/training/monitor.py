@@ -1,0 +1,101 @@
+"""What watches training: told of every step, never in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from paceline.training.state import TrainingState
+
+
+class Monitor:
+    """Override what you need. Methods run in the training loop: be quick, and leave slow work to a thread."""
+
+    def train_begin(self, state: TrainingState) -> None:
+        """state.step is where training starts from."""
+
+    def step_begin(self, state: TrainingState) -> None: ...
+
+    def step_end(self, state: TrainingState) -> None: ...
+
+    def epoch_end(self, state: TrainingState) -> None: ...
+
+    def train_end(self, state: TrainingState) -> None:
+        """Only when training came to its end."""
+
+    def train_failed(self, state: TrainingState, error: BaseException) -> None:
+        """Instead of train_end."""
+
+    def close(self) -> None:
+        """Always, last, also after an exception: finish what is on its way."""
+
+
+class Monitored:
+    """A torch loop's (or any loop's) side of it.
+
+    with Monitored(monitors, state) as loop:
+        for epoch in …:
+            for batch in …:
+                loop.step_begin()
+                loss = …
+                loop.step_end(loss=loss.item)        # a number, or a function that reads it if somebody asks
+            loop.epoch_end()
+    """
+
+    def __init__(self, monitors: Sequence[Monitor], state: TrainingState) -> None:
+        self.monitors, self.state = list(monitors), state
+
+    def __enter__(self) -> Monitored:
+        for monitor in self.monitors:
+            monitor.train_begin(self.state)
+        return self
+
+    def step_begin(self) -> None:
+        for monitor in self.monitors:
+            monitor.step_begin(self.state)
+
+    def step_end(
+        self, *, loss: float | Callable[[], float | None] | None = None, learning_rate: float | None = None
+    ) -> None:
+        """Counts the step."""
+        self.state.step += 1
+        if callable(loss):
+            self.state.loss_of = loss
+        else:
+            self.state.loss = loss
+        if learning_rate is not None:
+            self.state.learning_rate = learning_rate
+        for monitor in self.monitors:
+            monitor.step_end(self.state)
+
+    def epoch_end(self) -> None:
+        """Counts the epoch."""
+        for monitor in self.monitors:
+            monitor.epoch_end(self.state)
+        if not self.state.total_steps or self.state.step < self.state.total_steps:
+            self.state.epoch += 1  # what is saved at the very end belongs to the last epoch
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                for monitor in self.monitors:
+                    monitor.train_end(self.state)
+            else:
+                for monitor in self.monitors:
+                    monitor.train_failed(self.state, error)
+        finally:
+            close_all(self.monitors)
+
+
+def close_all(monitors: Sequence[Monitor]) -> None:
+    """Each is closed, whatever happens to the others; the first problem is raised at the end."""
+    problem: Exception | None = None
+    for monitor in monitors:
+        try:
+            monitor.close()
+        except Exception as error:
+            problem = problem or error
+    if problem is not None:
+        raise problem

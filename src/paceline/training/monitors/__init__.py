@@ -1,0 +1,1 @@
+"""One monitor per file."""

@@ -1,0 +1,105 @@
+"""One rank as a process: in a group of its own, its output in a file of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from paceline.errors import UsageError
+from paceline.training import keeper
+
+LOG = "output.log"
+
+
+class RankProcess:
+    """Writes straight into its log: a launcher that dies or lags never blocks it. Logs of earlier starts are kept."""
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self.name, self.log = name, log
+        self.code: int | None = None
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            self.first_byte = output.tell()
+            try:
+                self._process = subprocess.Popen(
+                    command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise UsageError(f"{command[0]}: cannot be started: {error.strerror}") from error
+        self.group = self._process.pid
+
+    def ended(self) -> bool:
+        """Looks without waiting. Children it left go with it, while its process number is still its own."""
+        if self.code is not None:
+            return True
+        if os.waitid(os.P_PID, self.group, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return False
+        self.send(signal.SIGKILL)
+        code = self._process.wait()
+        self.code = 128 - code if code < 0 else code
+        return True
+
+    def send(self, number: int) -> None:
+        if self.code is None:
+            try:
+                os.killpg(self.group, number)
+            except (ProcessLookupError, PermissionError):
+                pass  # it ended, or became somebody else (setuid): nothing of ours is left to signal
+
+    @property
+    def fate(self) -> str:
+        """In words."""
+        assert self.code is not None
+        if self.code <= 128:
+            return f"exit code {self.code}"
+        name = _signal_name(self.code - 128)
+        return f"killed by {name}" + (" (out of memory? see dmesg)" if name == "SIGKILL" else "")
+
+    def last_lines(self, count: int = 20) -> list[str]:
+        with self.log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(self.first_byte, size - 64 * 1024))
+            return file.read().decode(errors="replace").splitlines()[-count:]
+
+
+class Keeper:
+    """A process that stops the ranks if this one is killed and cannot."""
+
+    def __init__(self, grace: float) -> None:
+        command = [sys.executable, "-I", keeper.__file__, str(grace)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, text=True)
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def watch(self, rank: RankProcess) -> None:
+        self._tell(f"+{rank.group}\n")
+
+    def forget(self, rank: RankProcess) -> None:
+        self._tell(f"-{rank.group}\n")
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # somebody killed it; the launcher itself still stops its ranks
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

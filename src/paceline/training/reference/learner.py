@@ -1,0 +1,76 @@
+"""What the runner asks of a model. An own model is a class with these methods; nothing else of the runner changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Tokens = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    loss: float
+    """Mean over all ranks."""
+    overflow: bool
+    """Gradients were not finite, and the weights were left as they are."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Sums over predicted tokens, so that ranks' scores can be added."""
+
+    loss: float
+    correct: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """AdamW, and the norm gradients are clipped to (0: not at all)."""
+
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    clip_norm: float = 1.0
+
+
+class Learner(Protocol):
+    rank: int
+    world_size: int
+    model: Any
+    """The framework's own."""
+
+    def train_step(self, batches: Tokens, learning_rate: float, loss_scale: float) -> StepOutcome:
+        """One update from [accumulated, batch, length + 1] tokens; gradients are averaged over ranks."""
+        ...
+
+    def score(self, batch: Tokens) -> Score: ...
+
+    def next_logits(self, tokens: Tokens) -> Array:
+        """For each row, the logits of the token after it."""
+        ...
+
+    def weights(self) -> Mapping[str, Any]: ...
+
+    def load_weights(self, weights: Mapping[str, Array]) -> None:
+        """Every parameter of the model, by name."""
+        ...
+
+    def trainable(self, name: str) -> bool: ...
+
+    def optimizer_state(self) -> Mapping[str, Any]:
+        """All else that decides what the next step does: moments, random numbers."""
+        ...
+
+    def load_optimizer_state(self, state: Mapping[str, Array]) -> None: ...
+
+    def sum_over_ranks(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,239 @@
+"""Arguments over a config: the documented ones by name, all others as --section.key=value."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from paceline.errors import UsageError
+from paceline.training.runner.config import IGNORED, Config, Section
+from paceline.training.runner.yaml_file import KeyPath, YamlFile
+
+_log = logging.getLogger("paceline")
+
+DOCUMENTED: dict[str, str] = {
+    "mode": "context.mode",
+    "device_id": "context.device_id",
+    "device_target": "context.device_target",
+    "train_dataset_dir": "train_dataset.data_loader.dataset_dir",
+    "dataset_dir": "train_dataset.data_loader.dataset_dir",
+    "eval_dataset_dir": "eval_dataset.data_loader.dataset_dir",
+    "epochs": "runner_config.epochs",
+    "batch_size": "runner_config.batch_size",
+    "gradient_accumulation_steps": "runner_config.gradient_accumulation_steps",
+    "sink_mode": "runner_config.sink_mode",
+    "num_samples": "train_dataset.data_loader.num_samples",
+    "resume_or_finetune_checkpoint": "load_checkpoint",
+}
+"""Old arguments whose key has another name; the others (run_mode, load_checkpoint, …) are keys themselves."""
+WITHOUT_EFFECT = frozenset({
+    "adapter_id", "guide", "modal_type", "register_path", "transform_process_num", "trust_remote_code",
+})  # fmt: skip
+"""Old arguments that ask for nothing this model has."""
+_LISTS = frozenset({"predict_data", "options"})
+_FLAG = "True"
+_ERROR_PATH = re.compile(r" - at `\$(.*)`$")
+
+
+@dataclass(frozen=True)
+class Override:
+    path: KeyPath
+    text: str
+    argument: str
+    """As the user wrote it."""
+
+
+def make_config(file: YamlFile, arguments: Sequence[str]) -> Config:
+    """The file's values with the arguments over them, checked; says which line or argument is wrong, and what was meant."""
+    overrides = list(parse(arguments))
+    values = json.loads(json.dumps(file.values, default=str))
+    _check_keys(values, Config, (), file)
+    for override in overrides:
+        _put(values, override)
+    for name in [name for name in values if name in IGNORED]:
+        del values[name]
+    try:
+        return msgspec.convert(values, Config, strict=False)
+    except msgspec.ValidationError as error:
+        raise _explained(error, file, overrides) from error
+
+
+def parse(arguments: Sequence[str]) -> Iterator[Override]:
+    """--key value, --key=value (at the first "=" only), --flag; dashes and underscores are the same.
+
+    >>> [each.text for each in parse(["--remote_save_url=s3://b/?x=1", "--profile", "--predict_data", "a", "b"])]
+    ['s3://b/?x=1', 'True', '["a", "b"]']
+    """
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--") or word == "--":
+            raise UsageError(f"{word!r}: arguments start with --", hint="--run_mode train, --runner_config.epochs=3")
+        name, found, text = word[2:].partition("=")
+        if name.replace("-", "_") == "options":
+            listed = [text] if found else _values(words)
+            yield from parse([f"--{each}" for each in listed])
+            continue
+        path = _path(name)
+        if path[-1] in _LISTS:
+            text = json.dumps([text] if found else _values(words))
+        elif not found:
+            text = words.pop(0) if words and not words[0].startswith("--") else _FLAG
+        if path[0] in WITHOUT_EFFECT:
+            _log.warning("--%s has no effect here", path[0])
+            continue
+        _check_path(path, word)
+        yield Override(path, text, word)
+
+
+def _values(words: list[str]) -> list[str]:
+    found = []
+    while words and not words[0].startswith("--"):
+        found.append(words.pop(0))
+    return found
+
+
+def _path(name: str) -> KeyPath:
+    plain = name.replace("-", "_")
+    return tuple(DOCUMENTED.get(plain, plain).split("."))
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def _check_keys(values: Any, kind: type[Section], above: KeyPath, file: YamlFile) -> None:
+    known = _fields(kind)
+    for name, value in values.items() if isinstance(values, dict) else ():
+        path = (*above, str(name))
+        if name not in known:
+            if not above and name in IGNORED:
+                _log.warning("%s: %s is not used here", file.at(path), name)
+                continue
+            raise UsageError(f"{file.at(path)}: unknown key {'.'.join(path)}", hint=_nearest(path, known))
+        section = known[name]
+        if section is not None and value is not None:
+            _check_keys(value, section, path, file)
+
+
+def _check_path(path: KeyPath, word: str) -> None:
+    kind: type[Section] | None = Config
+    for depth, name in enumerate(path):
+        if kind is None:
+            return  # below a list or a free mapping, as callbacks.0.save_checkpoint_steps
+        known = _fields(kind)
+        if name not in known:
+            raise UsageError(f"{word}: no key {'.'.join(path[: depth + 1])}", hint=_nearest(path[: depth + 1], known))
+        kind = known[name]
+
+
+def _nearest(path: KeyPath, known: dict[str, type[Section] | None]) -> str:
+    """By its last part; among equals, what is in the same section."""
+    above = ".".join(path[:-1]) + "." if path[:-1] else ""
+    candidates = {key.rpartition(".")[2]: key for key in _all_keys(Config, "")} | DOCUMENTED
+    candidates |= {name: above + name for name in known}
+    close = difflib.get_close_matches(path[-1], candidates, n=1)
+    return f"did you mean {candidates[close[0]]}?" if close else f"known here: {', '.join(sorted(known))}"
+
+
+def _all_keys(kind: type[Section], above: str) -> Iterator[str]:
+    for name, section in _fields(kind).items():
+        yield above + name
+        if section is not None:
+            yield from _all_keys(section, f"{above}{name}.")
+
+
+def _fields(kind: type[Section]) -> dict[str, type[Section] | None]:
+    """Key → the section it holds, if it holds one."""
+    return {field.name: _section(field.type) for field in msgspec.structs.fields(kind)}
+
+
+def _section(kind: Any) -> type[Section] | None:
+    for each in (kind, *get_args(kind)):
+        if isinstance(each, type) and issubclass(each, Section):
+            return each
+    return None
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def _put(values: dict[str, Any], override: Override) -> None:
+    at: Any = values
+    for depth, name in enumerate(override.path[:-1]):
+        here = ".".join(override.path[: depth + 1])
+        if isinstance(at, list):
+            at = at[_index(at, name, override)]
+        else:
+            if at.get(name) is None:
+                at[name] = {}
+            at = at[name]
+        if not isinstance(at, (dict, list)):
+            raise UsageError(f"{override.argument}: {here} is no section", hint=f"it is {at!r}")
+    last = override.path[-1]
+    value = _literal(override.text, free=_is_free(override.path))
+    if isinstance(at, list):
+        at[_index(at, last, override)] = value
+    else:
+        at[last] = value
+
+
+def _index(items: list[Any], name: str, override: Override) -> int:
+    if not name.isdecimal() or int(name) >= len(items):
+        raise UsageError(f"{override.argument}: no item {name} in a list of {len(items)}", hint="items count from 0")
+    return int(name)
+
+
+def _is_free(path: KeyPath) -> bool:
+    """No type is known for it: what it looks like is what it is."""
+    kind: type[Section] | None = Config
+    for name in path:
+        if kind is None:
+            return True
+        kind = _fields(kind)[name]
+    return False
+
+
+def _literal(text: str, *, free: bool) -> Any:
+    """Where the type is known text stays text until it is checked; True and False are words in any case."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text.lower() in ("none", "null"):
+        return None
+    if free or text[:1] in "[{":
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _explained(error: msgspec.ValidationError, file: YamlFile, overrides: Sequence[Override]) -> UsageError:
+    text = str(error)
+    found = _ERROR_PATH.search(text)
+    path = tuple(part for part in re.split(r"[.\[\]]", found[1]) if part) if found else ()
+    what = _ERROR_PATH.sub("", text) + _choices(path)
+    key = ".".join(path)
+    for override in overrides:
+        if override.path[: len(path)] == path or path[: len(override.path)] == override.path:
+            return UsageError(f"{override.argument}: {key}: {what} ({override.text!r})")
+    return UsageError(f"{file.at(path)}: {key}: {what}")
+
+
+def _choices(path: KeyPath) -> str:
+    """Of a key that takes one of a few words."""
+    kind: type[Section] | None = Config
+    for name in path:
+        field = next((each for each in msgspec.structs.fields(kind) if each.name == name), None) if kind else None
+        if field is None:
+            return ""
+        if get_origin(field.type) is Literal:
+            return f"; one of {', '.join(get_args(field.type))}"
+        kind = _section(field.type)
+    return ""

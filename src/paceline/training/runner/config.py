@@ -1,0 +1,188 @@
+"""The keys of a run's YAML file: MindFormers' names, as far as they mean something here."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+IGNORED = frozenset({
+    "auto_tune", "autotune_per_step", "cpu_affinity", "eval_dataset_task", "filepath_prefix",
+    "layer_decay", "layer_scale", "lr_scale", "lr_scale_factor", "metric", "micro_batch_interleave_num",
+    "moe_config", "processor", "recompute_config", "swap_config", "train_dataset_task", "trainer",
+})  # fmt: skip
+"""Sections of MindFormers' files that mean nothing to this model: passed over, and said once."""
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """Unknown keys are found before, with their line and the nearest known one."""
+
+
+class RunnerConfig(Section, frozen=True):
+    epochs: int = 1
+    batch_size: int = 4
+    sink_mode: bool = False
+    sink_size: int = 1
+    gradient_accumulation_steps: int = 1
+
+
+class DataLoader(Section, frozen=True):
+    type: str = "TextBlocks"
+    dataset_dir: str = ""
+    """A text file, a directory of them, s3:// or obs://; empty: the text that comes with Paceline."""
+    shuffle: bool = True
+    num_samples: int | None = None
+
+
+class Dataset(Section, frozen=True):
+    data_loader: DataLoader = DataLoader()
+
+
+class PetConfig(Section, frozen=True):
+    pet_type: Literal["lora"] = "lora"
+    lora_rank: int = 8
+    lora_alpha: float = 16.0
+    lora_dropout: float = 0.0
+    target_modules: tuple[str, ...] = ("query", "value")
+
+
+class ModelConfig(Section, frozen=True):
+    type: str = "GPT2Config"
+    vocab_size: int = 256
+    seq_length: int = 64
+    hidden_size: int = 64
+    num_layers: int = 2
+    num_heads: int = 4
+    dropout: float = 0.1
+    checkpoint_name_or_path: str = ""
+    pet_config: PetConfig | None = None
+
+
+class ModelSection(Section, frozen=True):
+    model_config: ModelConfig = ModelConfig()
+    arch: dict[str, Any] = {}
+
+
+class LrSchedule(Section, frozen=True):
+    type: Literal["cosine", "linear", "constant"] = "cosine"
+    learning_rate: float = 1e-3
+    lr_end: float = 0.0
+    warmup_steps: int = 0
+
+
+class OptimizerConfig(Section, frozen=True):
+    type: str = "AdamW"
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+
+class LossScale(Section, frozen=True):
+    loss_scale_value: float = 65536.0
+    scale_factor: int = 2
+    scale_window: int = 1000
+
+
+class RunnerWrapper(Section, frozen=True):
+    type: str = ""
+    scale_sense: LossScale = LossScale()
+    use_clip_grad: bool = True
+    max_grad_norm: float = 1.0
+
+
+class Parallel(Section, frozen=True):
+    parallel_mode: int = 0
+    gradients_mean: bool = True
+    enable_alltoall: bool = False
+    full_batch: bool = False
+    search_mode: str = ""
+    enable_parallel_optimizer: bool = False
+    strategy_ckpt_save_file: str = ""
+    strategy_ckpt_config: dict[str, Any] = {}
+    parallel_optimizer_config: dict[str, Any] = {}
+
+
+class ParallelConfig(Section, frozen=True):
+    data_parallel: int | None = None
+    model_parallel: int = 1
+    pipeline_stage: int = 1
+    micro_batch_num: int = 1
+    vocab_emb_dp: bool = True
+    expert_parallel: int = 1
+    gradient_aggregation_group: int = 4
+    use_seq_parallel: bool = False
+    optimizer_shard: bool = False
+
+
+class Context(Section, frozen=True):
+    mode: int = 0
+    device_target: str = "CPU"
+    device_id: int = 0
+    max_device_memory: str = ""
+    max_call_depth: int = 0
+    enable_graph_kernel: bool = False
+    save_graphs: bool = False
+    save_graphs_path: str = ""
+
+
+class Config(Section, frozen=True):
+    framework: Literal["torch", "mindspore"] = "torch"
+    seed: int = 0
+    run_mode: Literal["train", "finetune", "eval", "predict"] = "train"
+    output_dir: str = ""
+    """Empty: ./output, or ModelArts' large disk."""
+    load_checkpoint: str = ""
+    src_strategy_path_or_dir: str = ""
+    auto_trans_ckpt: bool = False
+    only_save_strategy: bool = False
+    resume_training: bool | str = False
+    """True, False, or the name of a checkpoint file."""
+    remote_save_url: str = ""
+    use_parallel: bool = False
+    do_eval: bool = False
+    runner_config: RunnerConfig = RunnerConfig()
+    model: ModelSection = ModelSection()
+    lr_schedule: LrSchedule = LrSchedule()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    runner_wrapper: RunnerWrapper = RunnerWrapper()
+    train_dataset: Dataset = Dataset()
+    eval_dataset: Dataset = Dataset()
+    callbacks: list[dict[str, Any]] = []
+    eval_callbacks: list[dict[str, Any]] = []
+    parallel: Parallel = Parallel()
+    parallel_config: ParallelConfig = ParallelConfig()
+    context: Context = Context()
+    profile: bool = False
+    profile_start_step: int = 1
+    profile_stop_step: int = 10
+    init_start_profile: bool = False
+    profile_communication: bool = False
+    profile_memory: bool = True
+    profile_output: str = ""
+    profiler_level: int = 0
+    with_stack: bool = False
+    data_simplification: bool = True
+    profile_rank_ids: list[int] | None = None
+    profile_pipeline: bool = False
+    mstx: bool = False
+    predict_data: list[str] = []
+    predict_batch_size: int = 1
+    predict_length: int = 64
+    do_sample: bool = False
+    temperature: float = 1.0
+    strategy_load_checkpoint: str = ""
+
+    @property
+    def profile_keys(self) -> dict[str, Any]:
+        """For the monitor that records: which steps, and what was asked for beyond its own defaults."""
+        always = ("profile", "profile_start_step", "profile_stop_step")
+        asked = [name for name in _PROFILE if getattr(self, name) != getattr(_DEFAULTS, name)]
+        return {name: getattr(self, name) for name in (*always, *asked)}
+
+
+_DEFAULTS = Config()
+_PROFILE = (
+    "init_start_profile", "profile_communication", "profile_memory", "profile_output", "profiler_level", "with_stack",
+    "data_simplification", "profile_rank_ids", "profile_pipeline", "mstx",
+)  # fmt: skip

@@ -1,0 +1,214 @@
+"""The ways to run: train, finetune, eval, predict; or only the strategy files."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from paceline.errors import UsageError
+from paceline.training.config import monitors_from_config
+from paceline.training.monitor import Monitor
+from paceline.training.reference.learner import Learner, Optimizer, Score
+from paceline.training.reference.shape import Lora, ModelShape, first_values
+from paceline.training.reference.text_data import SHIPPED, VOCABULARY, TextBlocks, text_blocks
+from paceline.training.runner.config import Config, Dataset
+from paceline.training.runner.dump import TensorDump, dump_settings
+from paceline.training.runner.results import LossCurve, Throughput, write_number
+from paceline.training.runner.save_strategy import data_parallel, save_strategy
+from paceline.training.runner.schedule import Scale
+from paceline.training.runner.starting_weights import Arrays, choose_resume_point, read_files, read_weights
+from paceline.training.runner.training_loop import Batches, Progress, train
+from paceline.training.session import CloudSession, cloud_session
+
+_log = logging.getLogger("paceline")
+
+
+def run(config: Config) -> None:
+    """One rank's whole run; what it leaves is at `remote_save_url` when this returns."""
+    with cloud_session(config.output_dir or None, remote_save_url(config), _inputs(config)) as session:
+        shape = model_shape(config)
+        data = data_parallel(config.parallel_config, session.ranks.world_size)
+        if config.only_save_strategy:
+            path = session.outputs.strategy / f"ckpt_strategy_rank_{session.ranks.rank}.ckpt"
+            save_strategy(path, shape, data, config.parallel_config.model_parallel)
+            _log.info("%s written", path)
+            return
+        if config.parallel_config.model_parallel > 1:
+            raise UsageError("the reference model trains data parallel", hint="parallel_config.model_parallel: 1")
+        learner = make_learner(config, shape)
+        try:
+            _run(config, session, learner, shape)
+        finally:
+            learner.close()
+
+
+def model_shape(config: Config) -> ModelShape:
+    model = config.model.model_config
+    if model.hidden_size % model.num_heads:
+        raise UsageError(f"hidden_size {model.hidden_size} cannot be shared by {model.num_heads} heads")
+    if model.vocab_size < VOCABULARY:
+        raise UsageError(f"vocab_size {model.vocab_size}: a token is a byte", hint=f"at least {VOCABULARY}")
+    pet = model.pet_config
+    lora = Lora(pet.lora_rank, pet.lora_alpha, pet.lora_dropout, tuple(pet.target_modules)) if pet else None
+    return ModelShape(
+        model.vocab_size, model.seq_length, model.hidden_size, model.num_layers, model.num_heads, model.dropout, lora
+    )
+
+
+def make_learner(config: Config, shape: ModelShape) -> Learner:
+    """The place to put a model of one's own."""
+    wrapper, optimizer = config.runner_wrapper, config.optimizer
+    clip = wrapper.max_grad_norm if wrapper.use_clip_grad else 0.0
+    adam = Optimizer(optimizer.weight_decay, optimizer.beta1, optimizer.beta2, optimizer.eps, clip)
+    if config.framework == "mindspore":
+        from paceline.training.reference.gpt2_mindspore import MindSporeLearner
+
+        return MindSporeLearner(shape, adam, config.seed)
+    from paceline.training.reference.gpt2_torch import TorchLearner
+
+    return TorchLearner(shape, adam, config.seed)
+
+
+def remote_save_url(config: Config) -> str | None:
+    """MindFormers' files carry a sentence there where no URL was filled in."""
+    url = config.remote_save_url.strip()
+    return None if not url or url.lower().startswith("please input") else url
+
+
+def _inputs(config: Config) -> Mapping[str, str | Path | None]:
+    """What this mode reads, by the old arguments' names."""
+    found: dict[str, str | Path | None] = {}
+    if config.run_mode in ("train", "finetune"):
+        found["train_dataset_dir"] = config.train_dataset.data_loader.dataset_dir or None
+    if config.run_mode == "eval" or config.do_eval:
+        found["eval_dataset_dir"] = config.eval_dataset.data_loader.dataset_dir or None
+    if not config.resume_training:
+        found["load_checkpoint"] = config.load_checkpoint or config.model.model_config.checkpoint_name_or_path or None
+    return {name: where for name, where in found.items() if where and not config.only_save_strategy}
+
+
+def _run(config: Config, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
+    progress = _start(config, session, learner, shape)
+    if config.run_mode == "predict":
+        from paceline.training.runner.predicting import predict
+
+        predict(config, session.outputs.root, learner)
+        return
+    if config.run_mode in ("train", "finetune"):
+        loader = config.train_dataset.data_loader
+        blocks = _blocks(config.train_dataset, session.inputs.get("train_dataset_dir"), shape, most=loader.num_samples)
+        batches = Batches(blocks, config, learner.rank, learner.world_size)
+        train(config, learner, batches, progress, _monitors(config, session, learner))
+    if config.run_mode == "eval" or config.do_eval:
+        _evaluate(config, session, learner, shape)
+
+
+def _start(config: Config, session: CloudSession, learner: Learner, shape: ModelShape) -> Progress:
+    """Weights in place, and where to go on from."""
+    progress = Progress(0, Scale.begin(config.runner_wrapper.scale_sense))
+    weights: Arrays = dict(first_values(shape, config.seed))
+    if config.resume_training:
+        saved = _resumed(config, session, learner)
+        if saved is not None:
+            learner.load_weights(saved)
+            learner.load_optimizer_state(saved)
+            _go_on(config, learner, progress, saved)
+            return progress
+    elif "load_checkpoint" in session.inputs:
+        strategy = config.src_strategy_path_or_dir
+        weights |= read_weights(str(session.inputs["load_checkpoint"]), weights, strategy)
+    elif config.run_mode != "train":
+        raise UsageError(
+            f"run_mode {config.run_mode} needs weights", hint="--load_checkpoint FILE, DIRECTORY or obs://…"
+        )
+    learner.load_weights(weights)
+    return progress
+
+
+def _resumed(config: Config, session: CloudSession, learner: Learner) -> Arrays | None:
+    where = config.load_checkpoint
+    own = not where
+    if own:
+        # A job that is started again with the same arguments: its own outputs, here or where they were brought.
+        local = session.outputs.root / "checkpoint"
+        remote = remote_save_url(config)
+        has_own = (local / f"rank_{learner.rank}" / "meta.json").exists()
+        everywhere = int(learner.sum_over_ranks(np.array([float(has_own)]))[0]) == learner.world_size
+        where = str(local) if everywhere or not remote else f"{remote.rstrip('/')}/checkpoint"
+    chosen = choose_resume_point(where, learner, config.resume_training, own=own)
+    if chosen is None:
+        _log.warning("%s: no checkpoint yet; starting from scratch", where)
+        return None
+    keys = chosen.files.get(learner.rank)
+    if keys is None or len(chosen.files) != learner.world_size:
+        raise UsageError(
+            f"{chosen.location}: saved by {len(chosen.files)} ranks, resumed by {learner.world_size}",
+            hint="start as many ranks; or begin anew from its weights: --run_mode finetune --resume_training False",
+        )
+    if learner.rank == 0:
+        _log.info("resuming from %s, checkpoint %d_%d", chosen.location, chosen.epoch, chosen.step)
+    return read_files(chosen.location, keys)
+
+
+def _go_on(config: Config, learner: Learner, progress: Progress, saved: Arrays) -> None:
+    progress.step = int(saved["global_step"])
+    progress.scale.value = float(saved.get("loss_scale", progress.scale.value))
+    progress.scale.good_steps = int(saved.get("loss_scale_good_steps", 0))
+    runner = config.runner_config
+    now = runner.batch_size * runner.gradient_accumulation_steps * learner.world_size
+    before = int(saved.get("global_batch_size", now))
+    if before != now:
+        progress.step = progress.step * before // now
+        _log.warning("the global batch was %d and is %d: going on at step %d", before, now, progress.step)
+
+
+def _monitors(config: Config, session: CloudSession, learner: Learner) -> list[Monitor]:
+    """What measures comes first: it should not count what the others do."""
+    found: list[Monitor] = [Throughput(session.outputs.root)]
+    if session.ranks.rank == 0:
+        found.append(LossCurve(session.outputs.log(0) / "loss.csv"))
+    dump = dump_settings() if config.framework == "torch" else None
+    if dump is not None:
+        found.append(TensorDump(dump, learner.model, session.ranks.local_rank))
+    wanted = [each for each in config.callbacks if session.remote_save_url or not _is_upload(each)]
+    return found + monitors_from_config(wanted, session, profile=config.profile_keys)
+
+
+def _is_upload(callback: Mapping[str, object]) -> bool:
+    """To where the job's outputs go: nothing to say while that is nowhere."""
+    return callback.get("type") == "ObsMonitor" and not callback.get("target_dir")
+
+
+def _evaluate(config: Config, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
+    where = session.inputs.get("eval_dataset_dir") or session.inputs.get("train_dataset_dir")
+    blocks = _blocks(config.eval_dataset, where, shape, part="valid")
+    score = _score(blocks, learner, config.runner_config.batch_size)
+    loss, accuracy = score.loss / score.tokens, score.correct / score.tokens
+    if learner.rank == 0:
+        _log.info("eval: loss %.4f, perplexity %.3f, accuracy %.2f %% of %d tokens", loss, math.exp(loss),
+                  100 * accuracy, score.tokens)  # fmt: skip
+        root = session.outputs.root
+        write_number(root / "accuracy.json", accuracy)
+        text = f'{{"loss": {loss!r}, "perplexity": {math.exp(loss)!r}, "accuracy": {accuracy!r}, "tokens": {score.tokens}}}\n'
+        (root / "eval_result.json").write_text(text)
+
+
+def _score(blocks: TextBlocks, learner: Learner, batch: int) -> Score:
+    """Every block once, shared out over the ranks."""
+    own = np.arange(learner.rank, blocks.count, learner.world_size)
+    sums = np.zeros(3)
+    for first in range(0, len(own), batch):
+        score = learner.score(blocks.take(own[first : first + batch]))
+        sums += (score.loss, score.correct, score.tokens)
+    loss, correct, tokens = learner.sum_over_ranks(sums)
+    return Score(float(loss), int(correct), int(tokens))
+
+
+def _blocks(
+    dataset: Dataset, where: Path | None, shape: ModelShape, *, part: str = "train", most: int | None = None
+) -> TextBlocks:
+    return text_blocks(where or dataset.data_loader.dataset_dir or SHIPPED, shape.seq_length, part=part, most=most)

@@ -1,0 +1,56 @@
+"""Text from a model: token after token, the likeliest or (do_sample) drawn from a seed."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from paceline.errors import UsageError
+from paceline.training.reference.learner import Array, Learner
+from paceline.training.reference.text_data import decode, encode
+from paceline.training.runner.config import Config
+
+_log = logging.getLogger("paceline")
+RESULT = "text_generation_result.txt"
+
+
+def predict(config: Config, root: Path, learner: Learner) -> None:
+    """Continues each of predict_data (texts, or files of one text a line); rank 0 writes what it says."""
+    if learner.rank:
+        return
+    prompts = [line for each in config.predict_data for line in _prompts(each)]
+    if not prompts:
+        raise UsageError("nothing to continue", hint='--predict_data "The slowest rider"')
+    random = np.random.default_rng(config.seed)
+    texts = [continued(prompt, config, learner, random) for prompt in prompts]
+    root.mkdir(parents=True, exist_ok=True)
+    (root / RESULT).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    for text in texts:
+        _log.info("%s", text)
+
+
+def continued(prompt: str, config: Config, learner: Learner, random: np.random.Generator) -> str:
+    window = config.model.model_config.seq_length
+    tokens = encode(prompt)
+    for _ in range(config.predict_length):
+        logits = learner.next_logits(tokens[None, -window:])[0]
+        tokens = np.append(tokens, _next(logits, config, random))
+    return decode(tokens)
+
+
+def _next(logits: Array, config: Config, random: np.random.Generator) -> int:
+    if not config.do_sample:
+        return int(logits.argmax())
+    scaled = logits.astype(np.float64) / max(config.temperature, 1e-6)
+    weights = np.exp(scaled - scaled.max())
+    return int(random.choice(len(weights), p=weights / weights.sum()))
+
+
+def _prompts(each: str) -> list[str]:
+    """A file's lines, or the text itself; an empty text has nothing to go on from."""
+    path = Path(each)
+    is_file = len(each) < 256 and path.is_file()
+    lines = path.read_text(encoding="utf-8").splitlines() if is_file else [each]
+    return [line for line in lines if line]

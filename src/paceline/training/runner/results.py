@@ -1,0 +1,63 @@
+"""What a run leaves for benchmarks and people: throughput, accuracy, the loss of every step.
+
+throughput_{rank}.json, accuracy.json and ranksize.json hold one plain number each, as ais-bench's do.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import TextIO
+
+from paceline.training.monitor import Monitor
+from paceline.training.state import TrainingState
+
+
+class Throughput(Monitor):
+    """Samples per second of this rank, by a clock that knows fractions; the first step is warm-up."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._first: tuple[float, int] | None = None
+
+    def step_end(self, state: TrainingState) -> None:
+        if self._first is None:
+            self._first = time.perf_counter(), state.step
+
+    def train_end(self, state: TrainingState) -> None:
+        if self._first is None or state.step <= self._first[1]:
+            return  # fewer than two steps: nothing to divide by
+        began, step = self._first
+        seconds = time.perf_counter() - began
+        rate = (state.step - step) * state.batch_size / max(seconds, 1e-9)
+        write_number(self._root / f"throughput_{state.rank}.json", rate)
+        if state.rank == 0:
+            write_number(self._root / "ranksize.json", state.world_size)
+
+
+class LossCurve(Monitor):
+    """Every step's loss with all its digits, a line each; a resumed run goes on in the same file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    def train_begin(self, state: TrainingState) -> None:
+        begins = not self._path.exists()
+        self._file = self._path.open("a", encoding="utf-8", buffering=1)
+        if begins:
+            self._file.write("step,loss\n")
+
+    def step_end(self, state: TrainingState) -> None:
+        assert self._file is not None
+        self._file.write(f"{state.step},{math.nan if state.loss is None else state.loss!r}\n")
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def write_number(path: Path, value: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{value}\n")

@@ -1,0 +1,95 @@
+"""The loop: batches in an order only the seed decides, steps, monitors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.errors import UsageError
+from paceline.training.monitor import Monitor, Monitored
+from paceline.training.reference.learner import Learner, Tokens
+from paceline.training.reference.text_data import TextBlocks
+from paceline.training.runner.config import Config
+from paceline.training.runner.schedule import Scale, learning_rate
+from paceline.training.state import TrainingState
+
+
+@dataclass
+class Progress:
+    """Where training is: all that a checkpoint says beside tensors."""
+
+    step: int
+    """Steps done."""
+    scale: Scale
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Which blocks each rank sees at each step."""
+
+    blocks: TextBlocks
+    config: Config
+    rank: int
+    world_size: int
+
+    @property
+    def per_step(self) -> int:
+        """Of one rank."""
+        runner = self.config.runner_config
+        return runner.batch_size * runner.gradient_accumulation_steps
+
+    @property
+    def steps_per_epoch(self) -> int:
+        steps = self.blocks.count // (self.per_step * self.world_size)
+        if not steps:
+            raise UsageError(
+                f"{self.blocks.count} blocks of text are not enough for one step of {self.world_size} ranks × "
+                f"{self.per_step}",
+                hint="give more text, or a smaller --batch_size",
+            )
+        return steps
+
+    def at(self, step: int) -> Tokens:
+        """Of 0-based global `step`: [accumulated, batch, length + 1]."""
+        epoch, within = divmod(step, self.steps_per_epoch)
+        shuffle = self.config.train_dataset.data_loader.shuffle
+        order = self.blocks.order(self.config.seed, epoch, shuffle=shuffle)
+        first = (within * self.world_size + self.rank) * self.per_step
+        tokens = self.blocks.take(order[first : first + self.per_step])
+        return tokens.reshape(self.config.runner_config.gradient_accumulation_steps, -1, tokens.shape[-1])
+
+
+def train(
+    config: Config, learner: Learner, batches: Batches, progress: Progress, monitors: Sequence[Monitor]
+) -> TrainingState:
+    total = config.runner_config.epochs * batches.steps_per_epoch
+    state = _state(config, learner, batches, progress, total)
+    with Monitored(monitors, state) as loop:
+        for step in range(progress.step, total):
+            loop.step_begin()
+            rate = learning_rate(config.lr_schedule, step, total)
+            outcome = learner.train_step(batches.at(step), rate, progress.scale.value)
+            progress.scale.update(outcome.overflow)
+            state.overflow, state.loss_scale = outcome.overflow, progress.scale.value
+            state.extra["loss_scale_good_steps"] = progress.scale.good_steps
+            loop.step_end(loss=outcome.loss, learning_rate=rate)
+            if (step + 1) % batches.steps_per_epoch == 0:
+                loop.epoch_end()
+    return state
+
+
+def _state(config: Config, learner: Learner, batches: Batches, progress: Progress, total: int) -> TrainingState:
+    return TrainingState(
+        rank=learner.rank,
+        world_size=learner.world_size,
+        step=progress.step,
+        epoch=progress.step // batches.steps_per_epoch + 1,
+        steps_per_epoch=batches.steps_per_epoch,
+        total_steps=total,
+        batch_size=batches.per_step,
+        loss_scale=progress.scale.value,
+        weights=learner.weights,
+        optimizer_state=learner.optimizer_state,
+        trainable=learner.trainable,
+        extra={"loss_scale_good_steps": progress.scale.good_steps, "seed": config.seed},
+    )

@@ -1,0 +1,62 @@
+"""A torch model and its optimizer as a TrainingState, and back again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from paceline.training.ranks import Ranks
+from paceline.training.state import TrainingState
+
+if TYPE_CHECKING:
+    import torch
+
+
+def torch_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None, **fields: Any) -> TrainingState:
+    """Weights by their names, optimizer state as {what}.{parameter} (exp_avg.head.weight); `fields` as TrainingState's."""
+    ranks = Ranks.from_environment()
+    names = {id(parameter): name for name, parameter in _plain(model).named_parameters()}
+    trainable = {name for name, parameter in _plain(model).named_parameters() if parameter.requires_grad}
+    fields = {"rank": ranks.rank, "world_size": ranks.world_size, **fields}
+    return TrainingState(
+        weights=lambda: dict(_plain(model).state_dict()),
+        optimizer_state=lambda: _optimizer_state(optimizer, names) if optimizer is not None else {},
+        trainable=trainable.__contains__,
+        **fields,
+    )
+
+
+def load_torch_state(
+    values: Mapping[str, Any], model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
+) -> None:
+    """NumPy arrays of a checkpoint that torch_state described, into the model and the optimizer."""
+    import torch
+
+    own = _plain(model).state_dict()
+    _plain(model).load_state_dict({name: torch.as_tensor(values[name]).reshape(own[name].shape) for name in own})
+    if optimizer is None:
+        return
+    state = optimizer.state_dict()
+    numbers = {id(p): n for n, p in enumerate(p for group in optimizer.param_groups for p in group["params"])}
+    for name, parameter in _plain(model).named_parameters():
+        suffix = f".{name}"
+        found = {key[: -len(suffix)]: value for key, value in values.items() if key.endswith(suffix) and key not in own}
+        if found and id(parameter) in numbers:
+            state["state"][numbers[id(parameter)]] = {key: torch.as_tensor(value) for key, value in found.items()}
+    optimizer.load_state_dict(state)
+
+
+def _optimizer_state(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> dict[str, Any]:
+    found = {}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            for key, value in optimizer.state.get(parameter, {}).items():
+                if value is not None:
+                    found[f"{key}.{names[id(parameter)]}"] = value
+    return found
+
+
+def _plain(model: torch.nn.Module) -> torch.nn.Module:
+    """Without DistributedDataParallel around it."""
+    inner = getattr(model, "module", None)
+    return inner if inner is not None and type(model).__name__.endswith("DataParallel") else model

@@ -1,0 +1,1 @@
+"""Looking at a job while it trains: what its light recorders append, read as it comes."""

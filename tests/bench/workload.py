@@ -1,0 +1,37 @@
+"""A workload without a framework: writes the result files of a training whose speed is an argument."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--train_url", type=Path, required=True)
+    parser.add_argument("--speed", type=float, default=100.0)
+    parser.add_argument("--slow_rank", type=int, default=-1)
+    parser.add_argument("--fail_from", type=int, default=1000)
+    parser.add_argument("--forget", default="")
+    asked, _ = parser.parse_known_args()
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    node = os.environ.get("VC_TASK_INDEX", "0")
+    if ranks >= asked.fail_from and rank == ranks - 1:
+        print("out of memory: this rank needs 80 GB", file=sys.stderr)
+        sys.exit(7)
+    alone = bool(os.environ.get("SINGLESERVER_MODE"))
+    place = asked.train_url / node if alone else asked.train_url
+    place.mkdir(parents=True, exist_ok=True)
+    speed = asked.speed * (0.7 if rank == asked.slow_rank else 1.0) * (1 + int(node) * 0.01)
+    numbers = {f"throughput_{rank}.json": speed}
+    if rank == 0:
+        numbers |= {"ranksize.json": ranks, f"../accuracy_{node}.json" if alone else "accuracy.json": 0.5}
+    for name, value in numbers.items():
+        if name != asked.forget:
+            (place / name).write_text(str(value))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Whoever reads, the tables are the same; a dead worker costs time, a deadly rank a warning."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import paceline
+from engines.deadly import double, read_nothing_and_die
+from paceline.errors import PacelineError, UsageError
+from paceline.run import index
+from paceline.run.engines import Engine, Lost, engine_for
+from paceline.run.engines.processes import Processes
+from paceline.run.index import Reading
+from paceline.run.places import Source, Target
+from paceline.run.run import TABLE_NAMES, Run
+from paceline.simulate import ClusterSpec, simulate
+from paceline.storage.transfer import transfer
+
+LAYOUTS = ("ascend-text", "ascend-db", "kineto")
+
+
+@pytest.fixture(scope="session", params=LAYOUTS)
+def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("simulated") / "run"
+    simulate(
+        out,
+        ClusterSpec(hosts=2, devices=2, dp=2, tp=2, pp=1, steps=2, layers=2, micro_batches=2),
+        ["slow-rank:1:1.3"],
+        request.param,
+    )
+    return out
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "BATCH_SECTIONS", 2)
+    monkeypatch.setattr(index, "POOL_BYTES", 0)
+
+
+@pytest.fixture(params=["processes", "dask", "ray"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    made = Processes(2) if request.param == "processes" else engine_for(request.getfixturevalue(request.param))
+    yield made
+    made.close()
+
+
+def content(run: Run) -> dict[str, str]:
+    """Every table, bit for bit, in an order of its own; where it lies is not part of it."""
+    run.load(TABLE_NAMES)
+    found = {}
+    for name in TABLE_NAMES:
+        rows = run.sql(f"SELECT * FROM {name} ORDER BY ALL").fetchall()
+        found[name] = hashlib.sha256(repr(rows).encode()).hexdigest()
+    return found
+
+
+def test_every_task_comes_back_and_a_deadly_one_as_lost(engine: Engine) -> None:
+    results = dict(engine.run(double, list(range(10, 20))))
+    assert isinstance(results.pop(13), Lost)
+    assert results == {number: 2 * number for number in range(10, 20) if number != 13}
+
+
+def test_dask_reads_the_same_from_a_bucket(
+    source: Path, dask: str, bucket: str, small_batches: None, tmp_path: Path
+) -> None:
+    with paceline.open(source, store=tmp_path / "here") as run:
+        expected = content(run)
+    transfer(source, f"s3://{bucket}/run").raise_failures()
+    with paceline.open(f"s3://{bucket}/run", store=tmp_path / "there", engine=dask) as run:
+        assert content(run) == expected
+
+
+def test_ray_reads_the_same_from_a_shared_directory(
+    source: Path, ray: str, small_batches: None, tmp_path: Path
+) -> None:
+    with paceline.open(source, store=tmp_path / "here") as run:
+        expected = content(run)
+    with paceline.open(source, store=tmp_path / "there", engine=ray) as run:
+        assert content(run) == expected
+
+
+def test_a_store_in_a_bucket_serves_whoever_opens_it_next(
+    dask: str, bucket: str, small_batches: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Path
+) -> None:
+    with paceline.open(source, store=f"s3://{bucket}/index", engine=dask) as run:
+        expected = content(run)
+    monkeypatch.setenv("PACELINE_CACHE", str(tmp_path / "another machine"))
+    monkeypatch.setattr(index, "read_batch", None)  # whoever reads anew fails
+    with paceline.open(source, store=f"s3://{bucket}/index") as run:
+        assert content(run) == expected
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(
+    source: Path, dask: str, small_batches: None, tmp_path: Path
+) -> None:
+    from distributed import Client
+
+    with paceline.open(source, store=tmp_path / "here") as run:
+        expected = content(run)
+    with Client(dask.replace("dask://", "tcp://"), set_as_default=False) as client:
+        workers = list(client.run(os.getpid).values())
+    killed: list[int] = []
+
+    def kill_one(now: Reading) -> None:
+        if not killed:
+            os.kill(workers[0], signal.SIGKILL)
+            killed.append(workers[0])
+
+    with paceline.open(source, store=tmp_path / "there", engine=dask, progress=kill_one) as run:
+        assert content(run) == expected
+    assert killed
+
+
+@pytest.mark.parametrize("source", ["ascend-text"], indirect=True)
+def test_a_rank_that_kills_its_readers_is_passed_over(
+    source: Path, engine: Engine, small_batches: None, tmp_path: Path
+) -> None:
+    with Run(source, store=tmp_path / "store", engine=engine) as run:
+        chosen = run._chosen
+        rank, number = next(
+            (place, part)
+            for place, entry in enumerate(chosen)
+            for part, section in enumerate(entry.part.sections)
+            if "collectives" in section.tables and entry.part.rank == 2
+        )
+        sections = list(chosen[rank].part.sections)
+        sections[number] = replace(sections[number], read=read_nothing_and_die)
+        chosen[rank] = replace(chosen[rank], part=replace(chosen[rank].part, sections=tuple(sections)))
+        assert run.sql("SELECT list_sort(list(DISTINCT rank)) FROM collectives").fetchall() == [([0, 1, 3],)]
+        assert any(warning.rank == 2 and "died" in warning.message for warning in run.warnings)
+
+
+def test_progress_counts_ranks(tmp_path: Path, small_batches: None) -> None:
+    simulate(tmp_path / "run", ClusterSpec(hosts=1, devices=4, dp=4, tp=1, pp=1, steps=1, layers=1), [], "ascend-text")
+    seen: list[Reading] = []
+    with paceline.open(tmp_path / "run", store=tmp_path / "store", progress=seen.append) as run:
+        run.load(["steps"])
+    assert [now.ranks for now in seen] == sorted(now.ranks for now in seen)
+    assert (seen[-1].ranks, seen[-1].ranks_total) == (4, 4)
+    assert seen[-1].done == seen[-1].total
+
+
+def test_unknown_engines_and_dead_schedulers_are_said() -> None:
+    with pytest.raises(UsageError, match="no such engine"):
+        engine_for("spark://here:1")
+    with pytest.raises(PacelineError, match="no scheduler answers"):
+        engine_for("dask://127.0.0.1:9")
+
+
+def test_workers_that_do_not_see_the_store_say_so(tmp_path: Path) -> None:
+    with pytest.raises(PacelineError, match="not the same directory on worker"):
+        Target(tmp_path, token=".absent").staging(tmp_path)
+    with pytest.raises(PacelineError, match="not on worker"):
+        Source(tmp_path / "absent").fetched(tmp_path)

@@ -1,0 +1,218 @@
+"""Real torch jobs, four gloo ranks under torchrun: the asked steps and no others, in each of the three ways."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed; `make test` installs it")
+
+from profiling.torchrun import (
+    BIN,
+    JOB,
+    RANKS,
+    command,
+    diagnosed,
+    environment,
+    recorded_steps,
+    run,
+    split_steps,
+    start,
+    until,
+    weights,
+)
+
+pytestmark = pytest.mark.timeout(600)
+STEPS = 10
+SLOW = 2
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The weights after training that nobody watched."""
+    folder = tmp_path_factory.mktemp("plain")
+    run(command(JOB, folder, "plain", "--steps", STEPS), folder / "log")
+    found = weights(folder)
+    assert len(found) == RANKS
+    return found
+
+
+def test_schedule_records_its_active_steps_on_the_chosen_ranks(tmp_path: Path, plain: list[str]) -> None:
+    """skip 1, then wait 1, warm up 1, record 2, three times; ten steps end in the third warm-up."""
+    said = run(command(JOB, tmp_path, "schedule", "--steps", STEPS), tmp_path / "log")
+    assert recorded_steps(tmp_path / "data") == {0: [3, 4, 7, 8], 2: [3, 4, 7, 8]}
+    assert said.count("Stop profiler while current state is WARMUP which will result in empty parsed data") == 2
+    assert all(path.name.endswith("_ascend_pt") for path in (tmp_path / "data").iterdir())
+    infos = sorted(path.name for path in (tmp_path / "data").glob("*/profiler_info_*.json"))
+    assert infos == ["profiler_info_0.json"] * 2 + ["profiler_info_2.json"] * 2
+    assert weights(tmp_path) == plain
+
+
+def test_unchanged_script_is_profiled_and_its_slowed_rank_named(tmp_path: Path) -> None:
+    """With the environment's options only; rank 2 does three times the work of the others."""
+    words = [str(BIN / "paceline"), "run-profiled", *command(JOB, tmp_path, "plain", "--steps", 16, "--slow", SLOW)]
+    asked = {
+        "start": True,
+        "output_path": str(tmp_path / "data"),
+        "start_step": 3,
+        "stop_step": 14,
+        "aicore_metrics": "None",
+    }
+    said = run(words, tmp_path / "log", MS_PROFILER_OPTIONS=json.dumps(asked))
+    assert said.count("key 'aicore_metrics' is now called 'aic_metrics'") == 1
+    assert recorded_steps(tmp_path / "data") == {rank: list(range(3, 15)) for rank in range(RANKS)}
+    findings = diagnosed(tmp_path / "data", tmp_path / "store")["findings"]
+    assert findings, "nothing found"
+    assert findings[0]["subject"]["ranks"] == [SLOW]
+
+
+def test_profiling_an_unchanged_script_does_not_change_its_result(tmp_path: Path, plain: list[str]) -> None:
+    words = [str(BIN / "paceline"), "run-profiled", "--output", str(tmp_path / "data"), "--ranks", "1"]
+    run([*words, *command(JOB, tmp_path, "plain", "--steps", STEPS)], tmp_path / "log")
+    assert recorded_steps(tmp_path / "data") == {1: list(range(1, STEPS + 1))}
+    assert weights(tmp_path) == plain
+
+
+def test_light_recordings_name_the_slowed_rank(tmp_path: Path) -> None:
+    run(command(JOB, tmp_path, "light", "--steps", 16, "--slow", SLOW), tmp_path / "log")
+    result = diagnosed(tmp_path / "data", tmp_path / "store")
+    assert result["run"]["ranks"] == RANKS
+    assert split_steps(tmp_path / "data") == [list(range(3, 15))] * RANKS
+    assert result["findings"][0]["subject"]["ranks"] == [SLOW]
+
+
+class Dynamic:
+    """A job that watches FOLDER/config and waits at its gates."""
+
+    def __init__(self, folder: Path, *more: object) -> None:
+        self.folder, self.config = folder, folder / "config" / "profiler_config.json"
+        self.log = folder / "log"
+        self.process = start(command(JOB, folder, "dynamic", *more), self.log)
+        self.config_before = ""
+
+    def states(self) -> list[dict[str, Any]]:
+        found = (self.folder / "config" / ".paceline").glob("*/rank*.json")
+        return [json.loads(path.read_text()) for path in sorted(found)]
+
+    def all_at(self, step: int) -> bool:
+        return all((self.folder / f"at-{rank}-{step}").exists() for rank in range(RANKS))
+
+    def write(self, text: str) -> None:
+        """As editors do: the file is cut off first, then written."""
+        self.config.write_text(text)
+
+    def ask(self, start: int, stop: int) -> None:
+        self.write(json.dumps({**json.loads(self.config_before), "start_step": start, "stop_step": stop}))
+        until(lambda: self._seen(start), what=f"all ranks see the request for step {start}")
+
+    def _seen(self, start: int) -> bool:
+        states = self.states()
+        return len(states) == RANKS and all(state["start"] == start for state in states)
+
+    def pass_gate(self, step: int) -> None:
+        (self.folder / f"gate-{step}").touch()
+
+    def looked_again(self) -> None:
+        """Every rank has said something new since now, so it has looked at the file."""
+        paths = list((self.folder / "config" / ".paceline").glob("*/rank*.json"))
+        before = {path: path.stat().st_mtime_ns for path in paths}
+        until(lambda: all(path.stat().st_mtime_ns != before[path] for path in paths), what="a word of every rank")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Dynamic]:
+    dynamic = Dynamic(tmp_path, "--steps", 100000, "--gate", 1, "--gate", 7, "--gate", 12)
+    try:
+        until(dynamic.config.exists, what="the default configuration")
+        until(lambda: len(dynamic.states()) == RANKS, what="all ranks")
+        dynamic.config_before = dynamic.config.read_text()
+        yield dynamic
+    finally:
+        dynamic.process.terminate()
+        dynamic.process.wait(timeout=60)
+
+
+def test_configuration_rewritten_twice_and_broken_in_between_then_a_rank_killed(job: Dynamic, tmp_path: Path) -> None:
+    job.ask(2, 5)
+    job.pass_gate(1)
+    until(lambda: job.all_at(7), what="step 7")
+    job.write('{"start_step": 8, "stop_')
+    job.looked_again()
+    job.looked_again()
+    job.ask(8, 10)
+    job.pass_gate(7)
+    until(lambda: job.all_at(12), what="step 12")
+
+    assert job.log.read_text().count("is not valid JSON") >= RANKS
+    data = tmp_path / "data"
+    expected = {f"rank{rank}_start{a}_stop{b}" for rank in range(RANKS) for a, b in ((2, 5), (8, 10))}
+    assert {path.name for path in data.iterdir()} == expected
+    for rank in range(RANKS):
+        assert recorded_steps(data / f"rank{rank}_start2_stop5") == {rank: [2, 3, 4, 5]}
+        assert recorded_steps(data / f"rank{rank}_start8_stop10") == {rank: [8, 9, 10]}
+
+    job.ask(14, 90000)
+    job.pass_gate(12)
+    until(lambda: job.all_at(16), what="step 16")
+    victim = next(state for state in job.states() if state["rank"] == 1)
+    assert victim["state"] == "recording"
+    os.kill(victim["pid"], signal.SIGKILL)
+    job.process.wait(timeout=120)
+    assert len(job.states()) == RANKS, "every rank's file is whole"
+    assert json.loads(job.config.read_text())["start_step"] == 14
+    result = diagnosed(data, tmp_path / "store")
+    assert result["run"]["ranks"] == RANKS
+    assert set(result["run"]["steps"]) >= {8, 9, 10}
+
+
+def test_profile_now_records_the_next_steps_of_a_running_job(tmp_path: Path) -> None:
+    """Of ranks 1 and 3 only, from the same step on; the others train on, and the result is the same."""
+    dynamic = Dynamic(tmp_path, "--steps", 400, "--pause", 0.02)
+    try:
+        until(lambda: dynamic.all_at(3), what="step 3")
+        words = [
+            str(BIN / "paceline"),
+            "profile",
+            "now",
+            "--job",
+            str(tmp_path),
+            "--steps",
+            "3",
+            "--ranks",
+            "1,3",
+            "--json",
+        ]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=120)
+        assert done.returncode == 0, done.stderr
+        answer = json.loads(done.stdout)
+        status = subprocess.run(
+            [str(BIN / "paceline"), "profile", "status", "--job", str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert len(status.stdout.splitlines()) == RANKS
+    finally:
+        dynamic.process.terminate()
+        dynamic.process.wait(timeout=60)
+    asked = list(range(answer["start_step"], answer["stop_step"] + 1))
+    assert len(asked) == 3
+    assert recorded_steps(tmp_path / "data") == {1: asked, 3: asked}
+    assert [Path(each["path"]).parent.name for each in answer["recordings"]] == [
+        f"rank{rank}_start{asked[0]}_stop{asked[-1]}" for rank in (1, 3)
+    ]
+
+
+def test_dynamic_recording_does_not_change_the_result(tmp_path: Path, plain: list[str]) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "profiler_config.json").write_text(json.dumps({"start_step": 1, "stop_step": 4}))
+    run(command(JOB, tmp_path, "dynamic", "--steps", STEPS), tmp_path / "log")
+    assert recorded_steps(tmp_path / "data") == {rank: [1, 2, 3, 4] for rank in range(RANKS)}
+    assert weights(tmp_path) == plain

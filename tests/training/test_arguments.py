@@ -1,0 +1,141 @@
+"""Config files and arguments over them: what is meant is found, what is wrong is pointed at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.errors import FormatError, PacelineError, UsageError
+from paceline.training.runner.arguments import make_config, parse
+from paceline.training.runner.config import Config
+from paceline.training.runner.starting import DEFAULT_CONFIG, find_config
+from paceline.training.runner.yaml_file import read_yaml
+
+SHIPPED = read_yaml(DEFAULT_CONFIG)
+
+
+def _config(*arguments: str, text: str | None = None, directory: Path | None = None) -> Config:
+    path = DEFAULT_CONFIG
+    if text is not None:
+        assert directory is not None
+        path = directory / "run.yaml"
+        path.write_text(text)
+    return make_config(read_yaml(path), arguments)
+
+
+@pytest.mark.parametrize("name", ["run_gpt2.yaml", "run_gpt2_finetune.yaml", "run_gpt2_lora.yaml"])
+def test_shipped_configs_are_found_by_name_and_understood(name: str) -> None:
+    config = make_config(read_yaml(find_config(Path(name))), [])
+    assert (config.model.model_config.pet_config is not None) == ("lora" in name)
+    assert config.run_mode == ("train" if name == "run_gpt2.yaml" else "finetune")
+
+
+def test_documented_arguments_reach_their_keys() -> None:
+    config = _config(
+        "--run_mode", "finetune", "--use_parallel", "True", "--load-checkpoint", "a.ckpt", "--resume_training=gpt-1_2.ckpt",
+        "--remote_save_url=s3://bucket/x?a=b=c", "--profile", "--only_save_strategy", "true", "--train_dataset_dir", "/data",
+        "--eval_dataset_dir=/eval", "--epochs", "7", "--batch_size=3", "--gradient_accumulation_steps", "2", "--sink_mode",
+        "False", "--num_samples", "11", "--mode", "1", "--device_target", "CPU", "--predict_data", "a b", "c",
+        "--options", "seed=5", "runner_config.sink_size=4", "--output_dir", "123",
+    )  # fmt: skip
+    assert (config.run_mode, config.use_parallel, config.load_checkpoint) == ("finetune", True, "a.ckpt")
+    assert (config.resume_training, config.remote_save_url) == ("gpt-1_2.ckpt", "s3://bucket/x?a=b=c")
+    assert config.profile and config.only_save_strategy
+    assert (
+        config.train_dataset.data_loader.dataset_dir == "/data" and config.train_dataset.data_loader.num_samples == 11
+    )
+    runner = config.runner_config
+    assert (runner.epochs, runner.batch_size, runner.gradient_accumulation_steps, runner.sink_size) == (7, 3, 2, 4)
+    assert (config.predict_data, config.seed, config.output_dir) == (["a b", "c"], 5, "123")
+
+
+def test_nested_keys_and_items_of_lists_are_set() -> None:
+    config = _config(
+        "--callbacks.1.save_checkpoint_steps=7", "--model.model_config.num_layers", "5", "--callbacks.1.prefix", "x=y"
+    )
+    assert config.callbacks[1]["save_checkpoint_steps"] == 7 and config.callbacks[1]["prefix"] == "x=y"
+    assert config.model.model_config.num_layers == 5
+
+
+@pytest.mark.parametrize(
+    ("argument", "message", "hint"),
+    [
+        ("--runner_config.epoch=3", "no key runner_config.epoch", "did you mean runner_config.epochs?"),
+        ("--batchsize=3", "no key batchsize", "did you mean runner_config.batch_size?"),
+        ("--remote_url=x", "no key remote_url", "did you mean remote_save_url?"),
+        ("--epochs=many", "runner_config.epochs: Expected `int`", None),
+        ("--run_mode=trian", "one of train, finetune, eval, predict", None),
+        ("--use_parallel=maybe", "use_parallel: Expected `bool`", None),
+        ("--callbacks.9.prefix=x", "no item 9 in a list of 3", "items count from 0"),
+        ("--seed.deep=1", "seed is no section", None),
+        ("train", "arguments start with --", None),
+    ],
+)
+def test_what_is_wrong_with_an_argument_is_said(argument: str, message: str, hint: str | None) -> None:
+    with pytest.raises(UsageError) as error:
+        _config(argument)
+    assert message in str(error.value)
+    if hint:
+        assert error.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("run_mode: train\nrunner_config:\n  epoch: 3\n", "run.yaml:3: unknown key runner_config.epoch", "epochs?"),
+        ("run_mode: trian\n", "run.yaml:1: run_mode: Invalid enum value 'trian'; one of train", None),
+        ("runner_config:\n  epochs: [1]\n", "run.yaml:2: runner_config.epochs: Expected `int`, got `array`", None),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_its_line(
+    tmp_path: Path, text: str, message: str, hint: str | None
+) -> None:
+    with pytest.raises(UsageError) as error:
+        _config(text=text, directory=tmp_path)
+    assert message in str(error.value)
+    assert hint is None or (error.value.hint or "").endswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed: 1\nseed: 2\n", "run.yaml:2: seed is there twice"),
+        ("a: [1\n", "is no YAML"),
+        ("- 1\n", "a mapping of keys is expected"),
+        ("seed: !!python/object/apply:os.getcwd []\n", "is no YAML"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        _config(text=text, directory=tmp_path)
+
+
+def test_sections_of_mindformers_files_that_mean_nothing_here_are_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "trainer:\n  type: CausalLanguageModelingTrainer\nmoe_config:\n  expert_num: 1\nseed: 3\n"
+    assert _config(text=text, directory=tmp_path).seed == 3
+    assert "run.yaml:1: trainer is not used here" in caplog.text
+
+
+def test_a_missing_config_names_those_that_come_along() -> None:
+    with pytest.raises(UsageError) as error:
+        find_config(Path("no.yaml"))
+    assert error.value.hint == "these come with Paceline: run_gpt2.yaml, run_gpt2_finetune.yaml, run_gpt2_lora.yaml"
+
+
+@given(st.lists(st.text(max_size=30), max_size=6))
+def test_no_argument_ends_in_anything_but_a_sentence(words: list[str]) -> None:
+    try:
+        make_config(SHIPPED, words)
+    except PacelineError as error:
+        assert str(error)
+
+
+@given(st.text(max_size=60))
+def test_values_are_taken_as_they_are_behind_the_first_equals_sign(value: str) -> None:
+    (override,) = parse([f"--remote_save_url={value}"])
+    assert override.text == value

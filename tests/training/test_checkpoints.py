@@ -1,0 +1,225 @@
+"""Saving: files any reader opens, old ones kept until new ones are safe, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paceline.checkpoint.resume import find_resume_point
+from paceline.errors import PacelineError, UsageError
+from paceline.training import CheckpointMonitor, Monitored, OutputTree, Ranks, TrainingState
+from training.running import Training, assert_whole, weights_in
+
+
+def train(root: Path, steps: int, first: int = 0, *, ranks: Ranks | None = None, **options: Any) -> TrainingState:
+    """Steps whose weights are their numbers."""
+    ranks = ranks or Ranks()
+    weights = {"w": np.zeros(1000, np.float32), "b": np.zeros(4, np.float16)}
+    state = TrainingState(
+        ranks.rank, ranks.world_size, step=first, epoch=first // 4 + 1, steps_per_epoch=4, total_steps=steps,
+        batch_size=8, loss_scale=512.0, weights=lambda: weights, trainable=lambda name: name == "w",
+        optimizer_state=lambda: {"exp_avg.w": weights["w"] * 2},
+    )  # fmt: skip
+    monitor = CheckpointMonitor("gpt", outputs=OutputTree(root), ranks=ranks, **options)
+    with Monitored([monitor], state) as loop:
+        while state.step < steps:
+            loop.step_begin()
+            weights["w"][:] = weights["b"][:] = state.step + 1
+            loop.step_end(loss=1.0)
+            monitor._background.wait()  # the disk is never slower than these steps
+            if state.step % 4 == 0:
+                loop.epoch_end()
+    return state
+
+
+def names(root: Path, rank: int = 0) -> list[str]:
+    found = (root / "checkpoint" / f"rank_{rank}").glob("gpt*")
+    return sorted((path.name for path in found), key=lambda name: (len(name), name))
+
+
+@pytest.mark.parametrize("format", ["ckpt", "safetensors"])
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_newest_are_kept_with_everything_needed_to_go_on(tmp_path: Path, format: str, beside: bool) -> None:
+    options = {"save_checkpoint_steps": 2, "keep_checkpoint_max": 2, "async_save": beside, "checkpoint_format": format}
+    train(tmp_path, 11, **options)
+    assert names(tmp_path) == [f"gpt_rank_0-3_2.{format}", f"gpt_rank_0-3_3.{format}"]
+    for name, step in (("3_2", 10), ("3_3", 11)):
+        found = weights_in(tmp_path / "checkpoint" / "rank_0" / f"gpt_rank_0-{name}.{format}")
+        told = {
+            key: found[key].item()
+            for key in ("epoch_num", "step_num", "global_step", "loss_scale", "global_batch_size")
+        }
+        assert told == {"epoch_num": 3, "step_num": int(name[2:]), "global_step": step, "loss_scale": 512.0,
+                        "global_batch_size": 8}  # fmt: skip
+        assert np.all(found["w"] == step) and np.all(found["exp_avg.w"] == 2 * step)
+        assert found["b"].dtype == np.float16 and found["b"].shape == (4,)
+    meta = json.loads((tmp_path / "checkpoint" / "rank_0" / "meta.json").read_text())
+    assert (meta["last_epoch"], meta["last_step"], meta["last_ckpt_file"]) == (3, 3, f"gpt_rank_0-3_3.{format}")
+    assert find_resume_point(tmp_path).global_step == 11
+
+
+def test_a_run_from_scratch_beside_older_files_gets_a_number_and_a_resumed_one_does_not(tmp_path: Path) -> None:
+    train(tmp_path, 8, save_checkpoint_steps=4, keep_checkpoint_max=9)
+    train(tmp_path, 12, first=8, save_checkpoint_steps=4, keep_checkpoint_max=9)
+    assert names(tmp_path) == ["gpt_rank_0-1_4.ckpt", "gpt_rank_0-2_4.ckpt", "gpt_rank_0-3_4.ckpt"]
+    train(tmp_path, 4, save_checkpoint_steps=4, keep_checkpoint_max=9)
+    assert names(tmp_path)[3:] == ["gpt_rank_0_1-1_4.ckpt"]
+    point = find_resume_point(tmp_path)
+    assert (point.global_step, point.files[0]) == (4, ("checkpoint/rank_0/gpt_rank_0_1-1_4.ckpt",))
+
+
+def test_what_lies_behind_the_point_resumed_from_is_no_reason_to_prune_what_came_after_it(tmp_path: Path) -> None:
+    train(tmp_path, 12, save_checkpoint_steps=4, keep_checkpoint_max=3)
+    newest = tmp_path / "checkpoint" / "rank_0" / "gpt_rank_0-3_4.ckpt"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    assert find_resume_point(tmp_path).global_step == 8
+    train(tmp_path, 11, first=8, save_checkpoint_steps=1, keep_checkpoint_max=2)
+    point = find_resume_point(tmp_path)
+    assert point.global_step == 11 and "3_4" in point.skipped[0].name
+    train(tmp_path, 14, first=11, save_checkpoint_steps=2, keep_checkpoint_max=1)
+    assert names(tmp_path) == ["gpt_rank_0-4_2.ckpt"]
+
+
+def test_ranks_leave_a_step_all_of_them_have(tmp_path: Path) -> None:
+    """Rank 0 is ahead, and may keep one only: the one before stays until rank 1 has the new one."""
+    pair = [Ranks(rank, 2, rank, 2) for rank in (0, 1)]
+    options = {"save_checkpoint_steps": 1, "keep_checkpoint_max": 1}
+    train(tmp_path, 1, ranks=pair[0], **options)
+    train(tmp_path, 1, ranks=pair[1], **options)
+    state_of_both = find_resume_point(tmp_path)
+    assert sorted(state_of_both.files) == [0, 1]
+    train(tmp_path, 3, first=1, ranks=pair[0], **options)
+    assert names(tmp_path) == ["gpt_rank_0-1_1.ckpt", "gpt_rank_0-1_3.ckpt"]
+    assert find_resume_point(tmp_path).global_step == 1
+    train(tmp_path, 3, first=1, ranks=pair[1], **options)
+    point = find_resume_point(tmp_path)
+    assert point.global_step == 3 and [skip.name for skip in point.skipped] == []
+    train(tmp_path, 4, first=3, ranks=pair[0], **options)
+    assert names(tmp_path) == ["gpt_rank_0-1_3.ckpt", "gpt_rank_0-1_4.ckpt"]
+
+
+def test_weights_alone_and_trainable_ones_are_saved_beside(tmp_path: Path) -> None:
+    train(tmp_path, 2, save_checkpoint_steps=2, save_network_params=True, save_trainable_params=True)
+    network = weights_in(tmp_path / "checkpoint_network" / "rank_0" / "gpt_rank_0-network.ckpt")
+    trainable = weights_in(tmp_path / "checkpoint_trainable" / "rank_0" / "gpt_rank_0-trainable_params.ckpt")
+    assert set(network) == {"w", "b"} and set(trainable) == {"w"}
+
+
+def test_second_format_is_committed_by_its_tracker_when_all_ranks_are_there(tmp_path: Path) -> None:
+    options = {"save_checkpoint_steps": 2, "keep_checkpoint_max": 2, "use_legacy_format": False}
+    train(tmp_path, 4, ranks=Ranks(1, 2, 1, 2), **options)
+    assert not (tmp_path / "checkpoint" / "latest_checkpointed_iteration.txt").exists()
+    train(tmp_path, 4, ranks=Ranks(0, 2, 0, 2), **options)
+    assert (tmp_path / "checkpoint" / "latest_checkpointed_iteration.txt").read_text() == "4"
+    point = find_resume_point(tmp_path)
+    assert (point.layout, point.epoch, point.step, point.global_step) == ("iteration", 1, 4, 4)
+    assert len(point.files[0]) == len(point.files[1]) == 2
+    model = weights_in(tmp_path / point.files[1][0])
+    assert np.all(model["w"] == 4) and set(model) == {"w", "b"}
+
+
+def test_second_format_says_which_rank_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setattr("paceline.training.iterations.COMMIT_TIMEOUT", 0.1)
+    with caplog.at_level(logging.WARNING):
+        train(tmp_path, 2, ranks=Ranks(0, 2, 0, 2), save_checkpoint_steps=2, use_legacy_format=False)
+    assert "rank 1 saved nothing" in caplog.text and "not committed" in caplog.text
+    with pytest.raises(PacelineError, match="no checkpoint is complete"):
+        find_resume_point(tmp_path)
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Any:
+    place = tmp_path / "tiny"
+    place.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", place]).returncode:
+        pytest.skip("needs root to mount a small file system")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_full_disk_costs_no_checkpoint_and_no_step_and_is_said_once(
+    tiny_disk: Path, caplog: pytest.LogCaptureFixture, beside: bool
+) -> None:
+    options = {"save_checkpoint_steps": 1, "keep_checkpoint_max": 1, "async_save": beside}
+    train(tiny_disk, 4, **options)
+    filler = tiny_disk / "filler"
+    filler.write_bytes(bytes(os.statvfs(tiny_disk).f_bavail * 4096 - 4096 * 2))
+    with caplog.at_level(logging.WARNING):
+        state = train(tiny_disk, 8, first=4, **options)
+    assert state.step == 8
+    said = [record.getMessage() for record in caplog.records if "no space left" in record.getMessage()]
+    assert said and all("training goes on" in line for line in said)
+    assert_whole(tiny_disk / find_resume_point(tiny_disk).files[0][0], 4)
+    assert not list(tiny_disk.rglob("*.paceline-part"))
+    filler.unlink()
+    train(tiny_disk, 9, first=8, **options)
+    assert find_resume_point(tiny_disk).global_step == 9
+
+
+def test_a_disk_slower_than_the_steps_makes_saves_rarer_at_steps_all_ranks_share(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = threading.Event()
+    weights = {"w": np.zeros(10, np.float32)}
+    state = TrainingState(steps_per_epoch=0, weights=lambda: weights)
+    monitor = CheckpointMonitor("gpt", outputs=OutputTree(tmp_path), save_checkpoint_steps=2, async_save=True,
+                                keep_checkpoint_max=0)  # fmt: skip
+    with caplog.at_level(logging.WARNING), Monitored([monitor], state) as loop:
+        save = monitor._rank_saver.save
+        monitor._rank_saver.save = lambda *words: (gate.wait(60), save(*words))[1]  # type: ignore[method-assign]
+        for _ in range(5):
+            loop.step_end()
+        gate.set()
+        monitor._background.wait()
+        for _ in range(3):
+            loop.step_end()
+            monitor._background.wait()
+    assert "saving every 4 steps" in caplog.text
+    assert {name.rpartition("_")[2] for name in names(tmp_path)} == {"2.ckpt", "8.ckpt"}
+
+
+def committed(root: Path) -> int:
+    try:
+        meta = json.loads((root / "checkpoint" / "rank_0" / "meta.json").read_text())
+    except FileNotFoundError:
+        return 0
+    return int(meta["paceline"]["files"][meta["last_ckpt_file"]]["global_step"])
+
+
+def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
+    """Save after save of 3 MB, synchronously and beside, killed at random moments."""
+    generator = random.Random(7)
+    reached = 0
+    for attempt in range(6):
+        monitors = [{"type": "CheckpointMointor", "prefix": "gpt", "save_checkpoint_steps": 1,
+                     "keep_checkpoint_max": 1, "async_save": attempt % 2 == 1}]  # fmt: skip
+        training = Training(tmp_path / "run", steps=10**6, bytes=3 << 20, monitors=monitors, resume=reached)
+        wanted = reached + generator.randint(1, 6)
+        training.until(lambda wanted=wanted: committed(tmp_path / "run") >= wanted)
+        time.sleep(generator.uniform(0, 0.05))  # somewhere in the saves that follow
+        training.kill()
+        point = find_resume_point(tmp_path / "run")
+        assert point.global_step is not None and point.global_step >= wanted
+        assert_whole(tmp_path / "run" / point.files[0][0], point.global_step)
+        reached = point.global_step
+
+
+def test_wrong_words_are_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="save_checkpoint_steps"):
+        CheckpointMonitor(save_checkpoint_steps=0)
+    with pytest.raises(UsageError, match="cannot agree on a step by their clocks"):
+        train(tmp_path, 1, ranks=Ranks(0, 2, 0, 2), save_checkpoint_steps=0, save_checkpoint_seconds=5)
+    with pytest.raises(UsageError, match="checkpoint_format"):
+        CheckpointMonitor(checkpoint_format="pickle")

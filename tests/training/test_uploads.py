@@ -1,0 +1,217 @@
+"""Outputs go home beside training: a store that is slow, down, or refuses holds nothing up, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline.checkpoint.resume import find_resume_point
+from paceline.storage.transfer import transfer
+from storage.faults import Drop, Proxy, Request, Status
+from storage.servers import S3Server
+from training.running import Training, assert_whole, is_gone, stored, wait_for
+
+SAVE = {"type": "CheckpointMonitor", "prefix": "gpt", "save_checkpoint_steps": 1, "keep_checkpoint_max": 2}
+SEND = {"type": "ObsMonitor", "upload_sequence": 1}
+
+
+def home_again(url: str, target: Path) -> tuple[Path, int]:
+    """The resume point at a URL, fetched."""
+    point = find_resume_point(url)
+    transfer(url, target).raise_failures()
+    assert point.global_step is not None
+    return target / point.files[0][0], point.global_step
+
+
+def told(root: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((root / "log" / "rank_0" / "obs-monitor.json").read_text())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def test_training_does_not_wait_for_a_store_that_is_slower(faulty: str, proxy: Proxy, tmp_path: Path) -> None:
+    """Every write takes a fifth of a second, steps take 5 ms: uploads are joined into few, and the last is complete."""
+
+    def slow(request: Request) -> None:
+        if request.method == "PUT":
+            time.sleep(0.2)  # under the proxy's lock: one at a time
+
+    proxy.fault = slow
+    url = f"s3://{faulty}/run"
+    training = Training(tmp_path / "run", url=url, steps=60, seconds=0.005, monitors=[SAVE, SEND])
+    assert training.wait() == 0, training.output
+    checkpoints = proxy.count(lambda request: request.method == "PUT" and ".ckpt" in request.path)
+    assert 2 <= checkpoints < 40
+    path, step = home_again(url, tmp_path / "back")
+    assert step == 60
+    assert_whole(path, 60)
+    assert {"checkpoint/rank_0/meta.json", "log/rank_0/info.log", "log/rank_0/obs-monitor.json"} <= set(stored(url))
+    assert not any(key.startswith(".upload") for key in stored(url))
+    assert not (tmp_path / "run" / ".upload").exists()
+
+
+@pytest.mark.parametrize("fault", [Drop(), Status(503), Status(403, "AccessDenied")], ids=["down", "busy", "refusing"])
+def test_a_store_that_does_not_answer_is_said_and_gets_everything_later(
+    faulty: str, proxy: Proxy, tmp_path: Path, fault: object
+) -> None:
+    proxy.fault = lambda _: fault
+    url = f"s3://{faulty}/run"
+    training = Training(
+        tmp_path / "run", url=url, steps=30, seconds=0.002, hold=29, patience=0.5, monitors=[SAVE, SEND]
+    )
+    training.until(lambda: told(tmp_path / "run").get("failures", 0) >= 2)
+    training.until(lambda: training.step == 29)  # it went on all the time
+    proxy.fault = lambda _: None
+    training.until(lambda: told(tmp_path / "run").get("bytes", 0) > 0)
+    (tmp_path / "run" / "go").write_text("")
+    assert training.wait() == 0, training.output
+    said = [line for line in training.output.splitlines() if f"upload to {url} failed" in line]
+    assert 1 <= len(said) <= 4 and "training goes on, files are kept here" in said[0]
+    assert "works again" in training.output and "Traceback" not in training.output
+    path, step = home_again(url, tmp_path / "back")
+    assert step == 30
+    assert_whole(path, 30)
+
+
+def test_old_checkpoints_go_from_the_store_only_after_new_ones_are_there(
+    faulty: str, proxy: Proxy, tmp_path: Path
+) -> None:
+    url = f"s3://{faulty}/run"
+    training = Training(tmp_path / "run", url=url, steps=20, seconds=0.1, monitors=[SAVE, {**SEND, "keep_last": True}])
+    assert training.wait() == 0, training.output
+    kept = [key for key in stored(url) if key.endswith(".ckpt")]
+    assert len(kept) <= 3 and "checkpoint/rank_0/gpt_rank_0-5_4.ckpt" in kept
+    orders = [request for request in proxy.seen if request.method in ("PUT", "DELETE") and ".ckpt" in request.path]
+    assert any(request.method == "DELETE" for request in orders)
+    alive: list[str] = []
+    for request in orders:
+        name = request.path.partition("?")[0]
+        if request.method == "PUT" and name not in alive:
+            alive.append(name)
+        elif request.method == "DELETE":
+            assert len(alive) > 2 and name in alive[:-2]
+            alive.remove(name)
+
+
+def test_kill_9_during_an_upload_leaves_a_whole_resume_point_and_no_courier(
+    faulty: str, proxy: Proxy, tmp_path: Path
+) -> None:
+    """Killed while the second checkpoint's parts are on their way: the first is still the one to take."""
+    url = f"s3://{faulty}/run"
+    monitors = [{**SAVE, "save_checkpoint_steps": 1}, SEND]
+    holding = threading.Event()
+
+    def fault(request: Request) -> None:
+        if holding.is_set() and request.is_part:
+            proxy.held.set()
+            time.sleep(0.5)
+
+    proxy.fault = fault
+    training = Training(tmp_path / "run", url=url, steps=100, bytes=12 << 20, seconds=0.5, monitors=monitors)
+    training.until(lambda: "checkpoint/rank_0/meta.json" in stored(url))
+    holding.set()
+    training.until(proxy.held.is_set)
+    couriers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()
+                and b"paceline.training.courier" in _command(path)]  # fmt: skip
+    assert couriers
+    training.kill()
+    wait_for(lambda: all(is_gone(pid) for pid in couriers if _started_by(pid, training)))
+    path, step = home_again(url, tmp_path / "back")
+    assert step >= 1
+    assert_whole(path, step)
+    proxy.fault = lambda _: None
+    again = Training(tmp_path / "run", url=url, steps=step + 2, resume=step, bytes=12 << 20, monitors=monitors)
+    assert again.wait() == 0, again.output
+    path, last = home_again(url, tmp_path / "back")
+    assert last == step + 2
+    assert_whole(path, last)
+
+
+def _command(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _started_by(pid: int, training: Training) -> bool:
+    """Others' tests have couriers too; ours has our cache in its environment."""
+    try:
+        return str(training.root.parent).encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server(tmp_path_factory.mktemp("open") / "server", anonymous=True)
+    server.start()
+    yield server
+    server.stop(hard=True)
+
+
+def test_keys_that_expire_in_the_middle_are_read_again_when_somebody_renews_them(
+    open_server: S3Server, tmp_path: Path
+) -> None:
+    proxy = Proxy(open_server.endpoint)
+    proxy.withheld = frozenset({"authorization", "x-amz-security-token"})
+    valid = ["first"]
+    proxy.fault = lambda request: None if request.token == valid[0] else Status(403, "ExpiredToken")
+    keys = tmp_path / "access.json"
+
+    def issue(token: str) -> None:
+        fields = {"access_key": "AKIDTEMPORARY", "secret_access_key": "temporary-secret", "security_token": token,
+                  "obs_endpoint": proxy.endpoint}  # fmt: skip
+        fresh = keys.with_name("fresh")
+        fresh.write_text(json.dumps({"access_config": fields}))
+        fresh.chmod(0o600)
+        fresh.replace(keys)
+
+    issue("first")
+    bucket = open_server.bucket()
+    url = f"obs://{bucket}/run"
+    training = Training(tmp_path / "run", {"PACELINE_ACCESS": str(keys)}, url=url, steps=40, seconds=0.002, hold=39,
+                        patience=1.0, monitors=[SAVE, SEND])  # fmt: skip
+    training.until(lambda: told(tmp_path / "run").get("bytes", 0) > 0)
+    valid[0] = "second"  # from now on the first is refused
+    training.until(lambda: training.step == 39)
+    before = told(tmp_path / "run").get("failures", 0)
+    issue("second")
+    (tmp_path / "run" / "go").write_text("")
+    assert training.wait() == 0, training.output
+    assert before == 0 or "ExpiredToken" in training.output or "expired" in training.output
+    assert "temporary-secret" not in training.output
+    proxy.fault = lambda _: None
+    import os
+
+    os.environ["PACELINE_ACCESS"] = str(keys)
+    try:
+        assert find_resume_point(url).global_step == 40
+    finally:
+        del os.environ["PACELINE_ACCESS"]
+        proxy.close()
+
+
+def test_second_format_appears_at_the_store_with_its_tracker_last(faulty: str, proxy: Proxy, tmp_path: Path) -> None:
+    url = f"s3://{faulty}/run"
+    save = {**SAVE, "use_legacy_format": False, "save_checkpoint_steps": 5}
+    pair = [
+        Training(tmp_path / "run", url=url, steps=10, seconds=0.02, monitors=[save, SEND], ranks=[rank, 2, rank, 2])
+        for rank in (0, 1)
+    ]
+    for each in pair:
+        assert each.wait() == 0, each.output
+    point = find_resume_point(url)
+    assert (point.layout, point.global_step, sorted(point.files)) == ("iteration", 10, [0, 1])
+    written = [request.path.partition("?")[0].partition("/checkpoint/")[2] for request in proxy.seen
+               if request.method == "PUT" and "/checkpoint/" in request.path]  # fmt: skip
+    last = max(place for place, key in enumerate(written) if key.startswith("iteration_00000010/rank_"))
+    assert "latest_checkpointed_iteration.txt" in written[last:], (written, [each.output for each in pair])
