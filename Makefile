@@ -35,7 +35,7 @@ demo: $(STAMP) $(UI) ## simulate a 16-card cluster with a fault nobody tells the
 
 test: $(STAMP) $(UI) system lint ## the whole suite
 	cd ui && npm test --silent
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-mindspore: venv-mindspore ## against the real MindSpore, in an environment of its own
 	$(MINDSPORE)/bin/python -m pytest -c tests_mindspore/pytest.ini tests_mindspore

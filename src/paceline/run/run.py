@@ -69,6 +69,7 @@ class Run:
         self.connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
         # Joins of many ranks may outgrow the memory; beside the store there is room, in the user's directory there is not.
         self.connection.execute("SET temp_directory = ?", [str(self._store.directory / "spill")])
+        self.connection.execute("SET enable_progress_bar = false")  # it would write into our output
         self.connection.execute("CREATE SCHEMA raw")
         self._fill_parts([entry.part for entry in self._chosen])
 
