@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +79,9 @@ class Npu(ModuleType):
                     self.recorded.append(self.step_num)
 
             def write(self, directory: Path, worker: str | None) -> list[int]:
-                made = directory / f"{worker or 'host'}_{os.getpid()}_2026111702000{len(told):04d}_ascend_pt"
+                made = (
+                    directory / f"{worker or socket.gethostname()}_{os.getpid()}_2026111702000{len(told):04d}_ascend_pt"
+                )
                 (made / "ASCEND_PROFILER_OUTPUT").mkdir(parents=True)
                 return self.recorded
 
