@@ -100,7 +100,6 @@ class Pipeline:
         """compute(stage, replica, step, micro-batch) gives the seconds of a forward; a backward takes twice as long."""
         costs: Costs = {}
         for key in self.keys():
-            name, number, stage = key
             for replica in range(self.replicas):
                 for step in range(self.steps):
                     costs[key, replica, step] = self._cost(key, compute, message, replica, step)
@@ -134,7 +133,7 @@ class Pipeline:
             for (replica, step), spans in self.walk(costs).items()
             for (name, number, stage), (start, end) in spans.items()
         ]  # fmt: skip
-        names = "dp_rank stage rank step optype start_ts duration seq_id mc".split()
+        names = ["dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id", "mc"]
         staged = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
         with duckdb.connect() as connection:
             connection.register("staged", staged)
@@ -178,7 +177,7 @@ class _Step:
         return max([0.0, *(self._end(before, replica) for before in self._before(key))])
 
     def _together(self, key: Key, replica: int) -> list[tuple[Key, int]]:
-        name, number, stage = key
+        name, number, _ = key
         pipeline = self.pipeline
         everyone = range(pipeline.replicas)
         if name in ("grads-reduce-scatter", "params-all-gather"):

@@ -13,7 +13,13 @@ from paceline.advice.engine import diagnose
 from paceline.analysis.straggler_study import straggler_study
 from pipelines import COMPUTING, Costs, Pipeline
 
-SHAPES = [Pipeline(4, 3, 8), Pipeline(4, 2, 8, chunks=2), Pipeline(2, 4, 4, chunks=3), Pipeline(1, 4, 3), Pipeline(3, 1, 6)]
+SHAPES = [
+    Pipeline(4, 3, 8),
+    Pipeline(4, 2, 8, chunks=2),
+    Pipeline(2, 4, 4, chunks=3),
+    Pipeline(1, 4, 3),
+    Pipeline(3, 1, 6),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -72,10 +78,9 @@ def test_sequences_of_different_length_are_load_imbalance(chunks: int, tail: flo
     rng = np.random.default_rng(8)
     lengths = rng.lognormal(0, 0.5, (pipeline.replicas, pipeline.steps, pipeline.micro_batches))
     costs = pipeline.costs(
-        lambda stage, replica, step, batch: 0.01
-        * (tail if stage == 3 else 1)
-        * lengths[replica, step, batch]
-        * rng.normal(1, 0.005)
+        lambda stage, replica, step, batch: (
+            0.01 * (tail if stage == 3 else 1) * lengths[replica, step, batch] * rng.normal(1, 0.005)
+        )
     )
     with paceline.open(pipeline.write(tmp_path / "trace", costs), store=tmp_path / "store") as run:
         study, findings = straggler_study(run), diagnose(run).findings

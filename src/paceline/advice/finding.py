@@ -9,6 +9,10 @@ from paceline.advice.knowledge import Entry
 
 SCHEMA = "paceline.diagnosis/1"
 SEVERITIES = ("high", "medium", "low", "info")
+RECIPES = frozenset({"pipeline-bubble", "comm-exposed"})
+"""Findings that ask for another recipe, whatever they gain: nothing is broken, so they wake nobody up."""
+RECIPE_WEIGHT = 0.15
+"""They stand behind repairs, unless these gain next to nothing."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,8 @@ class Finding:
         percent = self.gain.percent
         own = "high" if percent >= 8 else "medium" if percent >= 2 else "low" if percent >= 0.5 else "info"
         ranked = min(SEVERITIES.index(own), SEVERITIES.index(self.at_least))
-        return SEVERITIES[max(ranked, SEVERITIES.index(self.at_most))]
+        at_most = "low" if self.id in RECIPES else self.at_most
+        return SEVERITIES[max(ranked, SEVERITIES.index(at_most))]
 
 
 @dataclass(frozen=True)
@@ -88,15 +93,11 @@ class Diagnosis:
     residual: float = 0.0
 
 
-STRUCTURAL = {"pipeline-bubble": 0.35, "comm-exposed": 0.35}
-"""Findings that ask for another recipe rather than a repair stand behind repairs of similar gain."""
-
-
 def ranked(findings: list[Finding]) -> tuple[Finding, ...]:
     """By gain; what has none by severity, then by confidence."""
 
     def order(finding: Finding) -> tuple[float, int, float]:
-        gain = finding.gain.percent * STRUCTURAL.get(finding.id, 1.0)
+        gain = finding.gain.percent * (RECIPE_WEIGHT if finding.id in RECIPES else 1.0)
         return -round(gain, 2), SEVERITIES.index(finding.severity), -finding.confidence
 
     return tuple(sorted(findings, key=order))

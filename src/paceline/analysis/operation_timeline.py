@@ -136,7 +136,7 @@ class _Rows:
         if not computing:
             computing = [o for o in communication if o not in self._beside_names][-1:]
             communication = [o for o in communication if o not in computing]
-        return (computing or [None])[-1], (communication or [None])[-1]
+        return computing[-1] if computing else None, communication[-1] if communication else None
 
     def _posted_after(self, message: Operation) -> Operation | None:
         """The computing that had just ended: frameworks that send and receive in one call post receives with the next send."""
@@ -192,7 +192,7 @@ class _Rows:
 
     def _instances(self) -> Ints:
         """One number per collective: operations together, by step, and by replica unless all take part."""
-        replicas, steps = self.study.shape[0], len(self.kept)
+        steps = len(self.kept)
         replica, step = np.divmod(np.arange(self.cells), steps)
         blocks, used = [], 0
         for together in self.study.together:

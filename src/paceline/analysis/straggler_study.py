@@ -222,7 +222,7 @@ class StragglerStudy:
 
     def _members(self, operation: Operation) -> tuple[Operation, ...]:
         """The operations of one replica that form a collective, or a message, with this one."""
-        name, number, stage = operation
+        name, number, _ = operation
         if name in _OVER_STAGES:
             everyone = (Operation(name, number, stage) for stage in range(self.stages))
             return tuple(member for member in everyone if member in self.operations)
@@ -303,7 +303,9 @@ def _other_sides(operations: dict[Operation, Recorded], stages: int) -> dict[Ope
         side = f"{direction}-{'recv' if kind == 'send' else 'send'}"
         other = ends.get((side, message, (stage + toward) % stages))
         if other is None:
-            raise PacelineError(f"{name} {operation.number} of stage {stage} has no other side; the trace is incomplete")
+            raise PacelineError(
+                f"{name} {operation.number} of stage {stage} has no other side; the trace is incomplete"
+            )
         found[operation] = other
     return found
 
@@ -325,7 +327,9 @@ def _follows(operations: dict[Operation, Recorded]) -> dict[Operation, list[Oper
     return follows
 
 
-def _serve(follows: dict[Operation, list[Operation]], operations: dict[Operation, Recorded], here: list[Operation]) -> None:
+def _serve(
+    follows: dict[Operation, list[Operation]], operations: dict[Operation, Recorded], here: list[Operation]
+) -> None:
     """Messages with the computing that needs or makes them."""
     for message in here:
         serves = operations[message].serves
@@ -352,7 +356,9 @@ def _await_parameters(
             follows[forward].append(gather)
 
 
-def _open_backward(follows: dict[Operation, list[Operation]], computing: list[Operation], here: list[Operation]) -> None:
+def _open_backward(
+    follows: dict[Operation, list[Operation]], computing: list[Operation], here: list[Operation]
+) -> None:
     """The first messages of the backward pass are posted one computing before the last forward of the warm-up."""
     first = next((place for place, compute in enumerate(computing) if compute.name == "backward-compute"), 0)
     if first >= 2:
@@ -361,7 +367,9 @@ def _open_backward(follows: dict[Operation, list[Operation]], computing: list[Op
                 follows[message].append(computing[first - 2])
 
 
-def _close(follows: dict[Operation, list[Operation]], operations: dict[Operation, Recorded], here: list[Operation]) -> None:
+def _close(
+    follows: dict[Operation, list[Operation]], operations: dict[Operation, Recorded], here: list[Operation]
+) -> None:
     """What follows the last backward; gradients are summed there, or during backward where only the rest is left."""
     computing = _named(here, "forward-compute", "backward-compute")
     gradients, rest = _named(here, *_GRADIENTS), _named(here, _REST)

@@ -34,9 +34,11 @@ def opened(source: Path, store: str | Path | None, workers: int | None, engine: 
     """A Run that shows on stderr how far reading is, and says at the end what was odd."""
     console = Console(stderr=True)
     cores = workers or os.cpu_count() or 1
-    with _shown(console) if console.is_terminal else nullcontext() as advance:
-        with paceline.open(source, store=store, workers=cores, engine=engine, progress=advance) as run:
-            yield run
+    with (
+        _shown(console) if console.is_terminal else nullcontext() as advance,
+        paceline.open(source, store=store, workers=cores, engine=engine, progress=advance) as run,
+    ):
+        yield run
 
 
 @contextmanager

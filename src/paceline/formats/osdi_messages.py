@@ -52,5 +52,9 @@ MATCHED = f"""
         FROM placed
     )
 """
-"""CTEs from `operations` (operation = a unique number, rank, step, optype, gmc = which chunk of the model, model_chunks = how
-many it has in all, start, duration in ns) to `matched` (operation, serves = number of the computing, message = its number among real ones; null = no other side)."""
+"""CTEs from `operations` to `matched`.
+
+`operations`: operation (a unique number), rank, step, optype, gmc (which chunk of the model), model_chunks (how many it has
+in all), start and duration in ns. `matched`: operation, serves (the number of the computing), message (its number among the
+real ones; null = no other side).
+"""

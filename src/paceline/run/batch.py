@@ -207,6 +207,7 @@ def new_batch(tree: Tree, directory: Path, scratch: Path, *, threads: int | None
     connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
     connection.execute(f"SET temp_directory = '{_literal(scratch)}'")
     connection.execute("SET preserve_insertion_order = false")
+    connection.execute("SET enable_progress_bar = false")  # it would write into our output
     return Batch(tree.root, connection, directory)
 
 

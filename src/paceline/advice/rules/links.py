@@ -9,7 +9,6 @@ groups that run the same collective are compared instead.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,84 +16,30 @@ from numpy.typing import NDArray
 from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Link, Subject
 from paceline.analysis.fixes import faster_transfers
+from paceline.analysis.link_classes import SlowLink, has_links, slow_by_class
 
 SLOW = 0.8
 """A slow link reaches at most this share of its class."""
 FEW_BYTES = 1_000_000
+LONG_NS = 200_000
+"""Where sizes are unknown, what takes less is taken for latency."""
 """A step's traffic below this says nothing about bandwidth."""
 PERSISTENT = 0.6
 
-_LINKS = """
-    WITH sizes AS (SELECT "group", count(*) AS size FROM groups GROUP BY "group")
-    SELECT transfers.src, transfers.dst, transport, coalesce(name, ''), coalesce(size, 0), transfers."group", step,
-           sum(bytes), sum(duration)
-    FROM transfers LEFT JOIN sizes USING ("group")
-    WHERE src <> dst AND transport <> 'LOCAL' AND scope = 'global' AND duration > 0
-    GROUP BY ALL
-"""
-
-
-@dataclass
-class _Traffic:
-    """One link under one kind of message."""
-
-    group: str | None
-    bytes: float = 0.0
-    time: float = 0.0
-    rates: list[float] | None = None
-
-    @property
-    def rate(self) -> float:
-        return self.bytes / self.time if self.time else 0.0
-
 
 def slow_links(case: Case) -> list[Finding]:
-    classes = _classes(case)
-    if not classes:
+    if not has_links(case.run):
         return _slow_groups(case)
-    worst: dict[Link, tuple[float, _Traffic, float]] = {}
-    for traffic in classes.values():
-        for link, reference, mine in _outliers(traffic):
-            ratio = mine.rate / reference
-            if link not in worst or ratio < worst[link][0]:
-                worst[link] = (ratio, mine, reference)
-    return [_finding(case, link, mine, reference) for link, (_, mine, reference) in worst.items()]
+    worst: dict[Link, SlowLink] = {}
+    for found in slow_by_class(case.run, slow=SLOW, few=FEW_BYTES, often=PERSISTENT):
+        link = Link(found.src, found.dst, found.transport)
+        if link not in worst or found.rate / found.reference < worst[link].rate / worst[link].reference:
+            worst[link] = found
+    return [_finding(case, link, found) for link, found in worst.items()]
 
 
-def _classes(case: Case) -> dict[tuple[str, str, int], dict[Link, _Traffic]]:
-    """(transport, operator, group size) → link → traffic."""
-    classes: dict[tuple[str, str, int], dict[Link, _Traffic]] = defaultdict(dict)
-    for src, dst, transport, name, size, group, _, moved, time in case.rows(_LINKS):
-        kind = name if name.endswith("-total") else name.partition("_")[0] + str(round(np.log2(max(1, moved))))
-        traffic = classes[transport, kind, size].setdefault(Link(src, dst, transport), _Traffic(group, rates=[]))
-        traffic.bytes += float(moved)
-        traffic.time += float(time)
-        if traffic.rates is not None:
-            traffic.rates.append(float(moved) / float(time))
-    return classes
-
-
-def _outliers(links: dict[Link, _Traffic]) -> list[tuple[Link, float, _Traffic]]:
-    usual = float(np.median([traffic.bytes for traffic in links.values()]))
-    alike = {link: t for link, t in links.items() if usual / 4 <= t.bytes <= usual * 4 and t.bytes >= FEW_BYTES}
-    if len(alike) < 3:
-        return []
-    rates = np.array([traffic.rate for traffic in alike.values()])
-    # The fast half is the class: a fault makes links slower, never faster.
-    fast = np.sort(rates)[len(rates) // 2 :]
-    reference = float(np.median(fast))
-    noise = 1.4826 * float(np.median(np.abs(fast - reference))) / reference
-    limit = min(SLOW, 1 - 6 * noise)
-    found = []
-    for link, traffic in alike.items():
-        persistent = np.mean([rate < limit * reference for rate in traffic.rates or []])
-        if traffic.rate < limit * reference and persistent >= PERSISTENT:
-            found.append((link, reference, traffic))
-    # When a large part of a class is slow, the class is mixed, not broken.
-    return found if len(found) <= max(1, len(alike) // 3) else []
-
-
-def _finding(case: Case, link: Link, traffic: _Traffic, reference: float) -> Finding:
+def _finding(case: Case, link: Link, traffic: SlowLink) -> Finding:
+    reference = traffic.reference
     events = case.line.events
     ends = {case.places[i].rank: i for i in range(len(case.places))}
     members = np.isin(events.rank, [ends.get(link.src, -1), ends.get(link.dst, -1)])
@@ -130,12 +75,14 @@ def _slow_groups(case: Case) -> list[Finding]:
     for instance in shared.tolist():
         row = int(first[instance])
         size = int(events.bytes[row])
-        if size < FEW_BYTES or case.line.is_end[row]:
+        if case.line.is_end[row] or (size < FEW_BYTES if size >= 0 else events.transfer[instance] < LONG_NS):
             continue
         op = "p2p" if events.op[row] in ("send", "receive") else str(events.op[row])
         ranks = members[instance]
         span = len(case.hosts_of(list(ranks)))
-        kinds[op, len(ranks), round(np.log2(size) * 4) * 10 + min(span, 2)][ranks].append(instance)
+        # Where no size was recorded, the place in the program says that it is the same.
+        alike = round(np.log2(size) * 4) if size >= 0 else -1 - int(case.line.place[row])
+        kinds[op, len(ranks), alike * 10 + min(span, 2)][ranks].append(instance)
     return [finding for groups in kinds.values() for finding in _slow_of_kind(case, groups)]
 
 
@@ -157,6 +104,11 @@ def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[
     slow = [ranks for ranks, time in typical.items() if reference and time > reference * max(1.25, 1 + 6 * noise)]
     if not slow or len(slow) > max(1, len(groups) // 3):
         return []
+    sized = bool((_payload(case, np.array(groups[slow[0]])) >= 0).all())
+    if not sized:
+        # A stage may simply move more; only a group of the same stages that does not proves otherwise.
+        usual = {_stages_of(case, ranks) for ranks in groups if ranks not in slow}
+        slow = [ranks for ranks in slow if _stages_of(case, ranks) in usual]
     findings = []
     for ranks in slow:
         instances = np.array(groups[ranks], dtype=np.int64)
@@ -173,8 +125,8 @@ def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[
                 ),
                 gain=case.gain(faster_transfers(case.replay.costs, instances, reference / typical[ranks])),
                 confidence=0.8,
-                amount=f"{size / typical[ranks]:.1f} GB/s",
-                detail=f"{size / reference:.1f} GB/s",
+                amount=f"{size / typical[ranks]:.1f} GB/s" if sized else f"{typical[ranks] / 1e6:.2f} ms",
+                detail=f"{size / reference:.1f} GB/s" if sized else f"{reference / 1e6:.2f} ms",
                 evidence=(Evidence("transfer", round(typical[ranks] / 1e6, 3), round(reference / 1e6, 3), "ms"),),
                 at_least="low",
             )
@@ -182,9 +134,13 @@ def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[
     return findings
 
 
+def _stages_of(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted({int(case.stages[place]) for place in ranks}))
+
+
 def _payload(case: Case, instances: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes of the largest message any member of each collective recorded."""
+    """Bytes of the largest message any member of each collective recorded; -1 = none did."""
     events = case.line.events
-    most = np.zeros(events.instances, dtype=np.int64)
+    most = np.full(events.instances, -1, dtype=np.int64)
     np.maximum.at(most, events.instance, events.bytes)
     return most[instances]

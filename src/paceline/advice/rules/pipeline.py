@@ -13,6 +13,8 @@ UNEVEN = 1.06
 """The slowest stage needs this much more than the mean stage."""
 BUBBLE = 0.3
 """Idle share of an even pipeline, (p - 1) / (m + p - 1), that is worth changing."""
+MANY_KINDS = 4
+"""So many different kernels do not all have more to do on one stage: where all are slower, the cards are."""
 SMALLER = 4
 """The advice: this many times as many micro-batches, each as much smaller."""
 
@@ -110,12 +112,14 @@ def _same_program_other_host(case: Case, stages: dict[int, tuple[int, ...]], wor
     if not mine or not theirs:
         return None
     shared = set(mine).intersection(*theirs)
+    if len(shared) < MANY_KINDS and not any(shapes for _, shapes in shared):
+        return None  # a few names without shapes: the stage may as well have more to do in each of them
     ratios = [mine[kind] / float(np.median([speed[kind] for speed in theirs])) for kind in shared]
     return hosts[0] if ratios and float(np.median(ratios)) > 1.04 else None
 
 
 def _kernel_speed(case: Case, places: tuple[int, ...]) -> dict[tuple[str, str], float]:
-    """Median duration of each kind of kernel (type and shapes) on these ranks."""
+    """Median duration of each kind of kernel (type and shapes, where recorded) on these ranks."""
     ranks = ", ".join(str(case.places[place].rank) for place in places)
     rows = case.rows(
         f"""
