@@ -8,7 +8,7 @@ MINDSPORE := .venv-mindspore
 UI := src/paceline/web/static/index.html
 UI_SOURCES := $(shell find ui/src ui/public -type f) ui/index.html ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
 
-.PHONY: demo test test-mindspore venv-mindspore ui system lint bench clean help
+.PHONY: demo test test-mindspore venv-mindspore ui system lint bench-report clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -63,12 +63,15 @@ lint: $(STAMP) ## formatting, style, types, and the one-way road
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+bench-report: $(STAMP) $(UI) venv-mindspore system ## us and the peers side by side: benchmarks/report.md (an hour)
+	$(BIN)/python benchmarks/report.py
 bench: $(STAMP) venv-mindspore ## us and the peers side by side
 	$(BIN)/python benchmarks/ingest.py
 	-$(BIN)/python benchmarks/diagnose.py
 	$(BIN)/python benchmarks/transfer.py
 	$(BIN)/python benchmarks/web.py
 	$(BIN)/python benchmarks/checkpoint.py
+	$(BIN)/python benchmarks/overhead.py
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(MINDSPORE) demo paceline-report benchmarks/work ui/node_modules src/paceline/report/static src/paceline/web/static

@@ -129,6 +129,7 @@ def first_answer(data: Path) -> float:
         while (listed := ask(f"{base}/runs"))["scanning"]:
             time.sleep(0.5)
         run = next(run for run in listed["runs"] if run["name"] == data.name)
+        ask(f"{base}/runs/{run['id']}/open", method="POST")
         while ask(f"{base}/runs/{run['id']}")["state"]["phase"] not in ("ready", "failed"):
             time.sleep(0.5)
         began = time.monotonic()
@@ -139,10 +140,10 @@ def first_answer(data: Path) -> float:
         server.wait()
 
 
-def ask(url: str) -> dict:
+def ask(url: str, method: str = "GET") -> dict:
     for _ in range(600):
         try:
-            with urllib.request.urlopen(url, timeout=600) as answer:
+            with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=600) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError:
             raise

@@ -47,9 +47,9 @@ def cards_adding_up_to(total: float, count: int) -> list[float]:
     return [*cards, last]
 
 
-def paceline(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def paceline(*words: object, cwd: Path | None = None, patience: float = 280) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "paceline.cli.main", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=280, check=False)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=patience, check=False)
 
 
 def a_result(
@@ -61,7 +61,9 @@ def a_result(
         Repetition(job_id=f"job{n}", throughput=value, accuracy=0.75, throughput_list=(value,), accuracy_list=(0.75,),
                    cards=((value / ranks,) * ranks,)) for n, value in enumerate(throughputs)
     )  # fmt: skip
-    size = Measurement(ranks=ranks, nodes=1, throughput=part, accuracy=None, repetitions=repetitions)
+    size = Measurement(
+        ranks=ranks, nodes=1, per_rank=part.mean / ranks, throughput=part, accuracy=None, repetitions=repetitions
+    )
     made = Provenance(paceline="0", python="3", platform="test", host="here", cores=2, cards=None, frameworks={},
                       commit=None, command=("paceline",), config="bench.yaml", config_sha256="0" * 64)  # fmt: skip
     nothing = dict.fromkeys(

@@ -42,6 +42,7 @@ def bench_yaml(tmp_path: Path, bucket: str, modelarts: StandIn) -> Path:
     return tmp_path / "bench.yaml"
 
 
+@pytest.mark.timeout(900)  # three real trainings behind two real schedulers
 def test_one_description_gives_results_of_one_schema_everywhere(
     bench_yaml: Path, s3: S3Server, modelarts: StandIn, request: pytest.FixtureRequest
 ) -> None:
@@ -49,7 +50,9 @@ def test_one_description_gives_results_of_one_schema_everywhere(
     shapes = []
     for backend in ("local", "slurm", "modelarts"):
         out = bench_yaml.parent / backend
-        done = paceline("bench", "run", bench_yaml, "--backend", backend, "--out", out, cwd=bench_yaml.parent)
+        done = paceline(
+            "bench", "run", bench_yaml, "--backend", backend, "--out", out, cwd=bench_yaml.parent, patience=280
+        )
         assert done.returncode == 0, f"{backend}: {done.stderr}"
         result = read_result(out / "result.json")
         assert (result.backend, result.largest.ranks, result.result) == (backend, 2, "OK")

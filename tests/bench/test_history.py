@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bench.result_trees import a_result, paceline, written
@@ -63,13 +64,14 @@ def test_a_file_that_is_no_result_is_said_and_does_not_hide_the_others(tmp_path:
     remember(a_result(number=1), tmp_path)
     (tmp_path / "0-torn.json").write_text('{"schema": "paceline.bench/1", "id":')
     (tmp_path / "1-other.json").write_text('{"schema": "something/1"}')
+    written(msgspec.structs.replace(a_result(), proc_end_time="yesterday"), tmp_path / "2-time.json")
+    written(msgspec.structs.replace(a_result(), measurements=()), tmp_path / "3-empty.json")
     found = recall(tmp_path)
-    assert len(found.results) == 1 and len(found.warnings) == 2
+    assert len(found.results) == 1 and len(found.warnings) == 4
+    assert any("proc_end_time: 'yesterday' is no time" in each for each in found.warnings)
 
 
 def test_unsafe_names_are_refused_and_unknown_ones_said(tmp_path: Path) -> None:
-    import msgspec
-
     with pytest.raises(FormatError):
         remember(msgspec.structs.replace(a_result(), id="../../etc/passwd"), tmp_path)
     with pytest.raises(UsageError, match="nothing of that name"):

@@ -7,6 +7,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from paceline.bench.energy import Sampler, summary
 from paceline.bench.meters import NPU_SMI, Reading, find_meter, parse_npu_smi, parse_nvidia_smi
@@ -73,6 +75,13 @@ def test_power_that_is_not_told_is_unknown_not_zero() -> None:
     assert parse_npu_smi(ATLAS_300I) == Reading(None, pytest.approx(0.07), 1)
     assert parse_nvidia_smi("0, [N/A], 50\n1, 70.1, [Not Supported]\n") == Reading(None, pytest.approx(0.5), 2)
     assert parse_npu_smi("dcmi module initialize failed. ret is -8005\n") is None
+
+
+@given(st.text(alphabet="|+=-0123456789.: NAaOK%\n", max_size=400))
+def test_no_text_breaks_the_parsers(text: str) -> None:
+    for parse in (parse_npu_smi, parse_nvidia_smi):
+        found = parse(text)
+        assert found is None or found.cards > 0
 
 
 def test_nvidia_smi_is_read() -> None:

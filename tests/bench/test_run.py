@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,7 +50,8 @@ def test_sizes_and_repetitions_give_one_result(described: Path) -> None:
     assert [each.throughput.mean for each in result.measurements] == [100.0, 170.0]
     assert [each.efficiency for each in result.measurements] == [1.0, 0.85]
     assert [(each.kind, each.name, each.runs) for each in result.largest.outliers] == [("rank", "1", 2)]
-    assert result.accuracy == 0.5 and result.average_power is None and result.dataload_start_time is None
+    assert result.accuracy == 0.5 and result.average_power is None and result.energy_consumption is None
+    assert result.dataload_start_time == "2026-11-17T02:00:00+00:00"
     assert result.proc_start_time and result.proc_end_time and result.total_start_time
     assert result.total_start_time <= result.proc_start_time <= result.proc_end_time <= (result.total_end_time or "")
     assert "2020-01-30" not in json.dumps(said)
@@ -67,6 +71,7 @@ def test_nodes_that_train_alone_are_averaged_and_repetition_and_backend_can_be_c
     (run,) = said["measurements"][0]["repetitions"]
     assert run["throughput_list"] == [200.0, 202.0] and said["throughput_ratio"] == 201.0
     assert run["accuracy_list"] == [0.5, 0.5] and said["measurements"][0]["nodes"] == 2
+    assert said["measurements"][0]["per_rank"] == 100.5 and said["measurements"][0]["ranks"] == 4
 
 
 def test_worse_than_the_last_run_is_exit_code_5(described: Path) -> None:
@@ -143,3 +148,34 @@ def test_a_job_in_a_file_of_its_own_is_found_beside_the_description(described: P
     (described / "bench.yaml").write_text("job: missing.yaml\n")
     with pytest.raises(UsageError, match=r"missing\.yaml"):
         load_plan(described / "bench.yaml")
+
+
+def test_ctrl_c_stops_the_job_that_is_running(described: Path) -> None:
+    (described / "train.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(250)\n")
+    command = [
+        sys.executable,
+        "-m",
+        "paceline.cli.main",
+        "bench",
+        "run",
+        str(describe(described)),
+        "--out",
+        "out",
+        "--logs",
+    ]
+    running = subprocess.Popen(command, cwd=described, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    with running.stderr as said:
+        while "here" not in said.readline():
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=100) == 130
+    (status,) = (described / "out" / "paceline-jobs").glob("*/state/status.json")
+    assert read_json(status)["phase"] == "stopped"
+    assert not (described / "out" / "result.json").exists()
+
+
+def test_a_job_that_takes_too_long_is_stopped(described: Path) -> None:
+    (described / "train.py").write_text("import time\ntime.sleep(250)\n")
+    done = paceline("bench", "run", describe(described, timeout_minutes=0.05), "--out", described / "out")
+    assert done.returncode == 2 and "stopped after 0.05 minutes" in done.stderr, done.stderr

@@ -7,8 +7,9 @@ import pytest
 
 from bench.result_trees import a_result, vars_of
 from paceline.bench.baseline import compare
+from paceline.bench.outliers import find_outliers
+from paceline.bench.provenance import busy_with_others
 from paceline.bench.result import Measurement, ProfilePart, Repetition, SpreadPart
-from paceline.bench.running import find_outliers
 from paceline.bench.scaling import losses, with_efficiency
 from paceline.bench.spread import odd_ones, slow_ones, spread
 from paceline.errors import UsageError
@@ -22,7 +23,15 @@ def repetition(*cards: float) -> Repetition:
 def size(ranks: int, throughput: float, step: float = 0, **shares: float) -> Measurement:
     profile = ProfilePart(source="p", step_ms=step, shares=shares, diagnosis=None) if step else None
     part = SpreadPart(**vars_of(spread([throughput])))
-    return Measurement(ranks=ranks, nodes=1, throughput=part, accuracy=None, repetitions=(), profile=profile)
+    return Measurement(
+        ranks=ranks,
+        nodes=1,
+        per_rank=throughput / ranks,
+        throughput=part,
+        accuracy=None,
+        repetitions=(),
+        profile=profile,
+    )
 
 
 def test_spread_is_mean_and_sample_deviation() -> None:
@@ -111,3 +120,11 @@ def test_waiting_and_communication_are_not_blamed_on_cores() -> None:
 def test_results_survive_writing_and_reading() -> None:
     result = a_result((1.0, 2.0))
     assert msgspec.json.decode(msgspec.json.encode(result), type=type(result)) == result
+
+
+def test_a_busy_machine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr("os.getloadavg", lambda: (2.9, 0.0, 0.0))
+    assert busy_with_others() is None
+    monkeypatch.setattr("os.getloadavg", lambda: (9.04, 0.0, 0.0))
+    assert "(load 9.0 on 4 cores)" in (busy_with_others() or "")

@@ -156,3 +156,19 @@ def test_a_wrong_config_is_said_with_its_file(tmp_path: Path, text: str, said: s
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(UsageError, match=rf"config\.json: .*{said}"):
         load_tester(tmp_path / "config.json")
+
+
+def test_bench_run_sends_its_result(tester: RunningTester, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_bytes(Path(__file__).with_name("workload.py").read_bytes())
+    tester.config(tmp_path / "config.json")
+    (tmp_path / "system.json").write_text('{"hosts": 1}')
+    (tmp_path / "bench.yaml").write_text(
+        "job: {job_name: toy, boot_file: train.py, code_dir: code}\ntester: config.json\nsystem: system.json\n"
+    )
+    done = paceline("bench", "run", tmp_path / "bench.yaml", "--out", tmp_path / "out")
+    assert done.returncode == 0 and "sent to http://127.0.0.1" in done.stderr, done.stderr
+    (kept,) = tester.directory.glob("*.json")
+    said = json.loads(kept.read_text())
+    assert said["result"] == json.loads((tmp_path / "out" / "result.json").read_text())
+    assert said["train_result_info"]["accuracy"] == "0.5" and said["system"] == {"hosts": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
@@ -27,6 +28,12 @@ def main() -> None:
     speed = asked.speed * (0.7 if rank == asked.slow_rank else 1.0) * (1 + int(node) * 0.01)
     numbers = {f"throughput_{rank}.json": speed}
     if rank == 0:
+        times = {
+            "dataload_start_time": "2026-11-17T02:00:00Z",
+            "dataload_end_time": "2026-11-17T02:00:04+00:00",
+            "odd": "x",
+        }
+        (asked.train_url / "phases.json").write_text(json.dumps(times))
         numbers |= {"ranksize.json": ranks, f"../accuracy_{node}.json" if alone else "accuracy.json": 0.5}
     for name, value in numbers.items():
         if name != asked.forget:

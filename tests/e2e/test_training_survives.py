@@ -14,13 +14,15 @@ import yaml
 
 from paceline.checkpoint.resume import find_resume_point
 from paceline.errors import PacelineError
+from paceline.training.placement import free_port
 from storage.conftest import bucket, own_places, s3
+from training.conftest import no_launcher
 from training.launching import eventually
 from training.tiny import TESTS, write_config, write_text
 
 pytest.importorskip("torch", reason="torch is not installed; `make test` installs it")
 
-__all__ = ["bucket", "own_places", "s3"]
+__all__ = ["bucket", "no_launcher", "own_places", "s3"]
 
 RANKS, STEPS, KILLED_AT = 4, 30, 17
 
@@ -59,14 +61,31 @@ def test_killed_at_17_of_30_steps_and_resumed_it_is_the_same_to_the_last_bit(tmp
         assert (fresh / last).read_bytes() == (whole / last).read_bytes()
 
 
+@pytest.mark.timeout(600)
+def test_two_hosts_train_what_one_host_trains(tmp_path: Path) -> None:
+    job = Job(tmp_path, "")
+    job.ranks = 2
+    job.train(tmp_path / "one", "--epochs", "1")
+    job.ranks = 1
+    meeting = ("--nodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(free_port()), "--epochs", "1")
+    both = [job.start(tmp_path / "two", *meeting, "--node-rank", str(node)) for node in range(2)]
+    for each in both:
+        told, _ = each.communicate(timeout=300)
+        assert each.returncode == 0, told
+    assert curve(tmp_path / "two") == curve(tmp_path / "one")
+    for rank in range(2):
+        last = f"checkpoint/rank_{rank}/gpt2_rank_{rank}-1_20.ckpt"
+        assert (tmp_path / "two" / last).read_bytes() == (tmp_path / "one" / last).read_bytes()
+
+
 class Job:
     def __init__(self, directory: Path, url: str) -> None:
-        self.directory, self.url = directory, url
+        self.directory, self.url, self.ranks = directory, url, RANKS
         self.config = write_config(directory / "run.yaml")
         self.text = write_text(directory / "text.txt")
 
     def start(self, output: Path, *words: str, config: Path | None = None) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "paceline", "train", "--config", str(config or self.config), "--ranks", str(RANKS),
+        command = [sys.executable, "-m", "paceline", "train", "--config", str(config or self.config), "--ranks", str(self.ranks),
                    "--train_dataset_dir", str(self.text), "--output_dir", str(output), *words]  # fmt: skip
         env = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
         return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
@@ -75,7 +94,10 @@ class Job:
     def train(self, output: Path, *words: str) -> str:
         """What it said."""
         job = self.start(output, *words)
-        told, _ = job.communicate(timeout=300)
+        try:
+            told, _ = job.communicate(timeout=300)
+        finally:
+            job.kill()  # if it hangs; its keeper ends the ranks
         assert job.returncode == 0, told
         return told
 

@@ -58,6 +58,9 @@ class CloudJob:
         if self._thread.ident:
             self._thread.join(30)
 
+    def join(self) -> None:
+        self._thread.join(60)
+
     def log(self, task: str) -> Path:
         return self.directory / f"modelarts-job-{self.id}-{task}.log"
 

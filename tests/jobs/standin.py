@@ -42,18 +42,29 @@ class StandIn:
         """METHOD path of every request that was taken."""
         self.refused: list[str] = []
         self.preview = _PREVIEW
+        self.gone = False
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self.port = self._server.server_address[1]
+        self.port = 0
+        self.back()
         self.endpoint = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def close(self) -> None:
         for job in list(self.jobs.values()):
             job.close()
+        self.away()
+
+    def away(self) -> None:
+        """Nobody answers any more, on connections that are open neither; jobs go on."""
+        self.gone = True
         self._server.shutdown()
         self._server.server_close()
+
+    def back(self) -> None:
+        self.gone = False
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), _handler(self))
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def fault(self, request: str) -> int | str | None:
         with self._lock:
@@ -145,7 +156,7 @@ def _handler(standin: StandIn) -> type[BaseHTTPRequestHandler]:
         def handle_any(self) -> None:
             data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             request = f"{self.command} {urlsplit(self.path).path}"
-            fault = standin.fault(request)
+            fault = "cut" if standin.gone else standin.fault(request)
             if fault == "cut":
                 self._hang_up()
                 return

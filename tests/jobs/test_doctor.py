@@ -13,6 +13,7 @@ from jobs.slurm_cluster import SlurmCluster
 from jobs.standin import StandIn
 from jobs.workloads import in_the_cloud, write_job
 from paceline.jobs.doctor import Check, Verdict, examine
+from paceline.jobs.doctor.machine import _cann
 from paceline.jobs.doctor.network import clock, resolve
 from storage.faults import Proxy, Status
 from storage.servers import S3Server, paceline
@@ -92,6 +93,11 @@ def test_a_clock_is_as_bad_as_signatures_say(apart: int, verdict: Verdict) -> No
     (check,) = clock("http://x", formatdate(1_000_000, usegmt=True), 1_000_000 + apart)
     assert check.verdict is verdict
     assert list(clock("http://x", "nonsense", 0.0)) == [] == list(clock("http://x", None, 0.0))
+
+
+def test_the_toolkit_is_named_as_people_know_it(tmp_path: Path) -> None:
+    (tmp_path / "version.cfg").write_text("# version: 1.0\nruntime_running_version=[7.3.0.1.231:8.0.RC2]\n")
+    assert _cann(tmp_path) == "8.0.RC2" and _cann(tmp_path / "absent") == ""
 
 
 def test_a_wrong_description_and_no_description_still_say_what_is_here(tmp_path: Path) -> None:

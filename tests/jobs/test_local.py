@@ -131,8 +131,12 @@ def test_names_are_matched_exactly_and_never_guessed(tmp_path: Path) -> None:
 def test_a_directory_that_is_in_use_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "job7").mkdir()
     (tmp_path / "job7" / "mine.txt").write_text("mine")
+    job = load_job(write_job(tmp_path))
     with pytest.raises(UsageError, match="is there already"):
-        submit(load_job(write_job(tmp_path)), tmp_path / "job7")
+        submit(job, tmp_path / "job7")
+    assert wait(submit(job, tmp_path / "a job of mine"), interval=0.05).succeeded
+    with pytest.raises(UsageError, match="a job is called a job of mine already"):
+        submit(job, tmp_path / "elsewhere" / "a job of mine")
 
 
 def test_a_submission_that_is_killed_leaves_a_job_that_can_be_found_or_none(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ import pytest
 from jobs.standin import Fault, StandIn
 from jobs.workloads import in_the_cloud, write_job
 from paceline.errors import PacelineError, UsageError
-from paceline.jobs import JobHandle, JobStatus, Phase, backend_for, load_job, submit, wait
+from paceline.jobs import JobHandle, JobStatus, LogPiece, Phase, backend_for, load_job, submit, wait
 from paceline.jobs.outputs import is_result
 from paceline.jobs.record import find, records, remember
 from paceline.jobs.submission import recover
+from paceline.storage.retry import Backoff
 from paceline.storage.store import DeniedError
 from storage.faults import Proxy, Status
 from storage.servers import S3Server
@@ -36,17 +37,19 @@ def test_a_job_runs_with_its_code_inputs_and_outputs_in_the_bucket(
         tmp_path, bucket, modelarts, nodes=2, inputs={"data_url": f"obs://{bucket}/data/"},
         hyperparameters={"steps": 3}, pre_start={"log_levels": {"GLOG_v": 2}},
     )  # fmt: skip
-    pieces: list[str] = []
-    outcome = wait(handle, on_log=lambda piece: pieces.append(piece.text), interval=0.05)
+    said = {0: "", 1: ""}
+
+    def hear(piece: LogPiece) -> None:
+        said[piece.worker] += piece.text
+
+    outcome = wait(handle, on_log=hear, interval=0.05)
     assert outcome.succeeded and modelarts.refused == []
     assert [worker.exit_code for worker in outcome.status.workers] == [0, 0]
     names = [f"modelarts-job-{handle.remote_id}-worker-{number}.log" for number in (0, 1)]
     assert [Path(log).name for log in outcome.logs] == names
     first = (handle.logs / names[0]).read_text()
     assert "rank 1 step 2 of GLOG_v=2" in first and "input: ['train.txt']" in first
-    assert sorted("".join(pieces).splitlines()) == sorted(
-        line for name in names for line in (handle.logs / name).read_text().splitlines()
-    )
+    assert said == {number: (handle.logs / name).read_text() for number, name in enumerate(names)}
     assert f"out/{handle.name}/throughput_3.json" in keys_of(s3, bucket)
     home = backend_for(handle).fetch_outputs(handle, tmp_path / "home", is_result)
     assert [float(path.read_text()) for path in sorted((home / "train_url").iterdir())] == [100.5, 101.5, 102.5, 103.5]
@@ -99,6 +102,30 @@ def test_following_survives_errors_lost_connections_and_unknown_phases(
     assert sorted(line for line in log.splitlines() if "step 0" in line) == [
         f"rank {rank} step 0 of GLOG_v=None" for rank in (0, 1)
     ]
+
+
+def test_a_network_that_is_gone_for_long_does_not_end_the_following(
+    tmp_path: Path, bucket: str, modelarts: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paceline.jobs.modelarts.cloud._BACKOFF", Backoff(first=0.02, most=0.05, patience=0.2))
+    gate = tmp_path / "gate"
+    handle = started(tmp_path, bucket, modelarts, hyperparameters={"wait_for": str(gate)})
+    job, troubles = modelarts.jobs[handle.remote_id], list[str]()
+
+    def lose(status: JobStatus) -> None:
+        if status.phase is Phase.running:
+            modelarts.away()
+
+    def trouble(text: str) -> None:
+        troubles.append(text)
+        if len(troubles) == 2:  # first the logs, then the status: meanwhile the job ends
+            gate.touch()
+            job.join()
+            modelarts.back()
+
+    outcome = wait(handle, on_status=lose, on_trouble=trouble, interval=0.05)
+    assert outcome.succeeded and "the job goes on" in troubles[1]
+    assert (handle.logs / handle.log_name(0)).read_text().count("step 1") == 2
 
 
 def test_a_failed_worker_is_named_and_its_logs_are_brought(tmp_path: Path, bucket: str, modelarts: StandIn) -> None:
@@ -227,3 +254,39 @@ def test_a_job_whose_number_was_never_heard_is_found_by_its_exact_name(
     assert wait(handle, interval=0.05).succeeded
     with pytest.raises(UsageError, match="never started"):
         recover(msgspec.structs.replace(handle, remote_id="", name="quick"))
+
+
+def test_a_follower_that_was_killed_while_it_wrote_leaves_no_line_twice(
+    tmp_path: Path, bucket: str, modelarts: StandIn
+) -> None:
+    gate = tmp_path / "gate"
+    handle = started(tmp_path, bucket, modelarts, hyperparameters={"wait_for": str(gate)})
+    log, backend = handle.logs / handle.log_name(0), backend_for(handle)
+    while not log.exists() or log.read_text().count("step 0") < 2:
+        backend.sync_logs(handle)
+    with log.open("a") as file:
+        file.write("rank 0 step 1 of GLO")  # appended, and killed before that was written down
+    gate.touch()
+    assert wait(handle, interval=0.05).succeeded
+    assert sorted(log.read_text().splitlines()) == [
+        f"rank {rank} step {step} of GLOG_v=None" for rank in (0, 1) for step in (0, 1)
+    ]
+
+
+def test_a_start_that_nobody_knows_of_is_kept_and_found_out_later(
+    tmp_path: Path, bucket: str, modelarts: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paceline.jobs.modelarts.cloud._BACKOFF", Backoff(first=0.02, most=0.05, patience=0.2))
+    modelarts.faults += [Fault(r"POST .*/training-jobs$", "lost")]
+    made = modelarts.create
+
+    def start_and_go(body: dict[str, object]) -> tuple[int, object]:
+        modelarts.gone = True
+        return made(body)
+
+    monkeypatch.setattr(modelarts, "create", start_and_go)
+    with pytest.raises(PacelineError, match="whether the job was started is not known"):
+        started(tmp_path, bucket, modelarts)
+    modelarts.gone = False
+    (record,) = records()
+    assert wait(recover(record.handle), interval=0.05).succeeded

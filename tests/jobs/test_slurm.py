@@ -45,7 +45,7 @@ def test_a_job_is_stopped_only_if_it_is_the_one_that_was_meant(tmp_path: Path, s
 def test_what_slurm_forgets_or_cannot_tell_is_not_guessed(
     tmp_path: Path, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle = started(tmp_path)
+    handle = submit(load_job(write_job(tmp_path, backend="slurm")), tmp_path / "a job of mine")
     assert wait(handle, interval=0.1).succeeded
     forgotten = msgspec.structs.replace(handle, remote_id="999999")
     assert backend_for(handle).status(forgotten).phase is Phase.completed, "by what it wrote itself"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +35,9 @@ class Told:
     def finish(self, spans: list[StepSpan], metadata: dict[str, object]) -> Path:
         self._do("finish", [span.step for span in spans], metadata)
         return Path("recording")
+
+    def analyse(self, recording: Path) -> None:
+        self._do("analyse", recording)
 
     def abandon(self) -> None:
         self._do("abandon")
@@ -151,6 +156,14 @@ def test_without_a_schedule_all_from_start_to_stop_is_one_recording(log: list[An
         profiler.stop()
 
 
+def test_analyse_stops_and_analyses_as_scripts_of_the_older_api_expect(log: list[Any]) -> None:
+    Profiler().analyse()
+    assert [entry[0] for entry in log] == ["begin", "finish", "analyse"]
+    profiler = Profiler(schedule=schedule(wait=9, warmup=1, active=1), start_profile=False)
+    with pytest.warns(ProfilingWarning, match="Please use 'on_trace_ready' to analyse data"):
+        profiler.analyse()
+
+
 def test_other_ranks_do_nothing(log: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "16")
@@ -206,3 +219,19 @@ def test_trace_handlers_wrong_arguments_are_reset() -> None:
         assert tensorboard_trace_handler(analyse_flag=1).analyse_flag is True  # type: ignore[arg-type]
     with pytest.warns(ProfilingWarning, match="async_mode is not bool"):
         assert tensorboard_trace_handler(async_mode=1).async_mode is False  # type: ignore[arg-type]
+
+
+def test_without_a_framework_the_light_recorder_records_the_same_steps(tmp_path: Path) -> None:
+    with Profiler(start_step=2, stop_step=5, output_path=str(tmp_path), backend="light") as profiler:
+        profiler.add_metadata("model", "none")
+        loop(profiler, 7)
+    [recording] = profiler.recordings
+    assert re.fullmatch(rf".+_{os.getpid()}_\d{{17}}_ascend_ms", recording.parent.name)
+    rows = (recording / "ASCEND_PROFILER_OUTPUT" / "step_trace_time.csv").read_text().splitlines()[1:]
+    assert [row.partition(",")[0] for row in rows] == ["2", "3", "4", "5"]
+    assert json.loads((recording / "profiler_metadata.json").read_text())["model"] == "none"
+
+
+def test_an_unknown_backend_is_a_warning_that_names_the_known() -> None:
+    with pytest.warns(ProfilingWarning, match="no profiling backend is called 'tensorflow'"):
+        Profiler(backend="tensorflow").stop()

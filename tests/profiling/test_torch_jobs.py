@@ -23,14 +23,13 @@ from profiling.torchrun import (
     environment,
     recorded_steps,
     run,
-    split_steps,
     start,
     until,
     weights,
 )
 
 pytestmark = pytest.mark.timeout(600)
-STEPS = 10
+STEPS = 16
 SLOW = 2
 
 
@@ -38,26 +37,31 @@ SLOW = 2
 def plain(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The weights after training that nobody watched."""
     folder = tmp_path_factory.mktemp("plain")
-    run(command(JOB, folder, "plain", "--steps", STEPS), folder / "log")
+    run(job(folder, "plain"), folder / "log")
     found = weights(folder)
     assert len(found) == RANKS
     return found
 
 
+def job(folder: Path, way: str) -> list[str]:
+    """Rank 2 does three times the work of the others."""
+    return command(JOB, folder, way, "--steps", STEPS, "--slow", SLOW)
+
+
 def test_schedule_records_its_active_steps_on_the_chosen_ranks(tmp_path: Path, plain: list[str]) -> None:
-    """skip 1, then wait 1, warm up 1, record 2, three times; ten steps end in the third warm-up."""
-    said = run(command(JOB, tmp_path, "schedule", "--steps", STEPS), tmp_path / "log")
-    assert recorded_steps(tmp_path / "data") == {0: [3, 4, 7, 8], 2: [3, 4, 7, 8]}
-    assert said.count("Stop profiler while current state is WARMUP which will result in empty parsed data") == 2
+    """skip 1, then wait 1, warm up 1, record 2, four times (from 0); training ends within the last of these steps."""
+    said = run(job(tmp_path, "schedule"), tmp_path / "log")
+    asked = [3, 4, 7, 8, 11, 12, 15]
+    assert recorded_steps(tmp_path / "data") == {0: asked, 2: asked}
+    assert said.count("Stop profiler while current state is RECORD_AND_SAVE, perhaps the scheduling cycle has not") == 2
     assert all(path.name.endswith("_ascend_pt") for path in (tmp_path / "data").iterdir())
     infos = sorted(path.name for path in (tmp_path / "data").glob("*/profiler_info_*.json"))
-    assert infos == ["profiler_info_0.json"] * 2 + ["profiler_info_2.json"] * 2
+    assert infos == ["profiler_info_0.json"] * 4 + ["profiler_info_2.json"] * 4
     assert weights(tmp_path) == plain
 
 
-def test_unchanged_script_is_profiled_and_its_slowed_rank_named(tmp_path: Path) -> None:
-    """With the environment's options only; rank 2 does three times the work of the others."""
-    words = [str(BIN / "paceline"), "run-profiled", *command(JOB, tmp_path, "plain", "--steps", 16, "--slow", SLOW)]
+def test_unchanged_script_is_profiled_and_its_slowed_rank_named(tmp_path: Path, plain: list[str]) -> None:
+    words = [str(BIN / "paceline"), "run-profiled", *job(tmp_path, "plain")]
     asked = {
         "start": True,
         "output_path": str(tmp_path / "data"),
@@ -71,21 +75,14 @@ def test_unchanged_script_is_profiled_and_its_slowed_rank_named(tmp_path: Path) 
     findings = diagnosed(tmp_path / "data", tmp_path / "store")["findings"]
     assert findings, "nothing found"
     assert findings[0]["subject"]["ranks"] == [SLOW]
-
-
-def test_profiling_an_unchanged_script_does_not_change_its_result(tmp_path: Path, plain: list[str]) -> None:
-    words = [str(BIN / "paceline"), "run-profiled", "--output", str(tmp_path / "data"), "--ranks", "1"]
-    run([*words, *command(JOB, tmp_path, "plain", "--steps", STEPS)], tmp_path / "log")
-    assert recorded_steps(tmp_path / "data") == {1: list(range(1, STEPS + 1))}
     assert weights(tmp_path) == plain
 
 
-def test_light_recordings_name_the_slowed_rank(tmp_path: Path) -> None:
-    run(command(JOB, tmp_path, "light", "--steps", 16, "--slow", SLOW), tmp_path / "log")
-    result = diagnosed(tmp_path / "data", tmp_path / "store")
-    assert result["run"]["ranks"] == RANKS
-    assert split_steps(tmp_path / "data") == [list(range(3, 15))] * RANKS
-    assert result["findings"][0]["subject"]["ranks"] == [SLOW]
+def test_unchanged_script_is_recorded_whole_unless_told_otherwise(tmp_path: Path) -> None:
+    """Of two ranks the second; what comes after the last step is not taken for one."""
+    words = [str(BIN / "paceline"), "run-profiled", "--output", str(tmp_path / "data"), "--ranks", "1"]
+    run([*words, *command(JOB, tmp_path, "plain", "--steps", 5, ranks=2)], tmp_path / "log")
+    assert recorded_steps(tmp_path / "data") == {1: [1, 2, 3, 4, 5]}
 
 
 class Dynamic:
@@ -127,30 +124,32 @@ class Dynamic:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Dynamic]:
-    dynamic = Dynamic(tmp_path, "--steps", 100000, "--gate", 1, "--gate", 7, "--gate", 12)
+def dynamic(tmp_path: Path) -> Iterator[Dynamic]:
+    started = Dynamic(tmp_path, "--steps", 100000, "--gate", 1, "--gate", 7, "--gate", 12)
     try:
-        until(dynamic.config.exists, what="the default configuration")
-        until(lambda: len(dynamic.states()) == RANKS, what="all ranks")
-        dynamic.config_before = dynamic.config.read_text()
-        yield dynamic
+        until(started.config.exists, what="the default configuration")
+        until(lambda: len(started.states()) == RANKS, what="all ranks")
+        started.config_before = started.config.read_text()
+        yield started
     finally:
-        dynamic.process.terminate()
-        dynamic.process.wait(timeout=60)
+        started.process.terminate()
+        started.process.wait(timeout=60)
 
 
-def test_configuration_rewritten_twice_and_broken_in_between_then_a_rank_killed(job: Dynamic, tmp_path: Path) -> None:
-    job.ask(2, 5)
-    job.pass_gate(1)
-    until(lambda: job.all_at(7), what="step 7")
-    job.write('{"start_step": 8, "stop_')
-    job.looked_again()
-    job.looked_again()
-    job.ask(8, 10)
-    job.pass_gate(7)
-    until(lambda: job.all_at(12), what="step 12")
+def test_configuration_rewritten_twice_and_broken_in_between_then_a_rank_killed(
+    dynamic: Dynamic, tmp_path: Path
+) -> None:
+    dynamic.ask(2, 5)
+    dynamic.pass_gate(1)
+    until(lambda: dynamic.all_at(7), what="step 7")
+    dynamic.write('{"start_step": 8, "stop_')
+    dynamic.looked_again()
+    dynamic.looked_again()
+    dynamic.ask(8, 10)
+    dynamic.pass_gate(7)
+    until(lambda: dynamic.all_at(12), what="step 12")
 
-    assert job.log.read_text().count("is not valid JSON") >= RANKS
+    assert dynamic.log.read_text().count("is not valid JSON") >= RANKS
     data = tmp_path / "data"
     expected = {f"rank{rank}_start{a}_stop{b}" for rank in range(RANKS) for a, b in ((2, 5), (8, 10))}
     assert {path.name for path in data.iterdir()} == expected
@@ -158,25 +157,25 @@ def test_configuration_rewritten_twice_and_broken_in_between_then_a_rank_killed(
         assert recorded_steps(data / f"rank{rank}_start2_stop5") == {rank: [2, 3, 4, 5]}
         assert recorded_steps(data / f"rank{rank}_start8_stop10") == {rank: [8, 9, 10]}
 
-    job.ask(14, 90000)
-    job.pass_gate(12)
-    until(lambda: job.all_at(16), what="step 16")
-    victim = next(state for state in job.states() if state["rank"] == 1)
+    dynamic.ask(14, 90000)
+    dynamic.pass_gate(12)
+    until(lambda: dynamic.all_at(16), what="step 16")
+    victim = next(state for state in dynamic.states() if state["rank"] == 1)
     assert victim["state"] == "recording"
     os.kill(victim["pid"], signal.SIGKILL)
-    job.process.wait(timeout=120)
-    assert len(job.states()) == RANKS, "every rank's file is whole"
-    assert json.loads(job.config.read_text())["start_step"] == 14
+    dynamic.process.wait(timeout=120)
+    assert len(dynamic.states()) == RANKS, "every rank's file is whole"
+    assert json.loads(dynamic.config.read_text())["start_step"] == 14
     result = diagnosed(data, tmp_path / "store")
     assert result["run"]["ranks"] == RANKS
     assert set(result["run"]["steps"]) >= {8, 9, 10}
 
 
 def test_profile_now_records_the_next_steps_of_a_running_job(tmp_path: Path) -> None:
-    """Of ranks 1 and 3 only, from the same step on; the others train on, and the result is the same."""
-    dynamic = Dynamic(tmp_path, "--steps", 400, "--pause", 0.02)
+    """Of ranks 1 and 3 only, from the same step on; the others train on."""
+    running = Dynamic(tmp_path, "--steps", 400, "--pause", 0.02)
     try:
-        until(lambda: dynamic.all_at(3), what="step 3")
+        until(lambda: running.all_at(3), what="step 3")
         words = [
             str(BIN / "paceline"),
             "profile",
@@ -200,8 +199,8 @@ def test_profile_now_records_the_next_steps_of_a_running_job(tmp_path: Path) -> 
         )
         assert len(status.stdout.splitlines()) == RANKS
     finally:
-        dynamic.process.terminate()
-        dynamic.process.wait(timeout=60)
+        running.process.terminate()
+        running.process.wait(timeout=60)
     asked = list(range(answer["start_step"], answer["stop_step"] + 1))
     assert len(asked) == 3
     assert recorded_steps(tmp_path / "data") == {1: asked, 3: asked}
@@ -213,6 +212,6 @@ def test_profile_now_records_the_next_steps_of_a_running_job(tmp_path: Path) -> 
 def test_dynamic_recording_does_not_change_the_result(tmp_path: Path, plain: list[str]) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "profiler_config.json").write_text(json.dumps({"start_step": 1, "stop_step": 4}))
-    run(command(JOB, tmp_path, "dynamic", "--steps", STEPS), tmp_path / "log")
+    run(job(tmp_path, "dynamic"), tmp_path / "log")
     assert recorded_steps(tmp_path / "data") == {rank: [1, 2, 3, 4] for rank in range(RANKS)}
     assert weights(tmp_path) == plain

@@ -2,7 +2,7 @@
 
     torchrun --nproc_per_node N torch_job.py FOLDER WAY [--steps N] [--slow RANK] [--gate STEP …] [--pause SECONDS]
 
-WAY is plain, schedule, light or dynamic. Before the step of a gate all wait for FOLDER/gate-STEP. At the end the weights
+WAY is plain, schedule or dynamic. Before the step of a gate all wait for FOLDER/gate-STEP. At the end the weights
 are written, bit by bit, to FOLDER/weights-RANK.txt.
 """
 
@@ -49,7 +49,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("way")
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--slow", type=int, default=-1)
     parser.add_argument("--gate", type=int, action="append", default=[])
     parser.add_argument("--pause", type=float, default=0.0)
@@ -66,11 +66,8 @@ def recorder(way: str, folder: Path) -> Iterator[Callable[[], None]]:
 
     data = str(folder / "data")
     if way == "schedule":
-        plan = schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=3)
+        plan = schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=4)
         with Profiler(schedule=plan, on_trace_ready=tensorboard_trace_handler(data), ranks=[0, 2]) as profiler:
-            yield profiler.step
-    elif way == "light":
-        with Profiler(start_step=3, stop_step=14, output_path=data, backend="light") as profiler:
             yield profiler.step
     else:
         monitor = DynamicProfilerMonitor(folder / "config", data, poll_interval=0.1)

@@ -66,12 +66,6 @@ def recorded_steps(folder: Path) -> dict[int, list[int]]:
     return found
 
 
-def split_steps(folder: Path) -> list[list[int]]:
-    """Steps of each step_trace_time.csv below."""
-    tables = (path.read_text().splitlines()[1:] for path in sorted(folder.rglob("step_trace_time.csv")))
-    return [[int(row.partition(",")[0]) for row in rows] for rows in tables]
-
-
 def weights(folder: Path) -> list[str]:
     return [path.read_text() for path in sorted(folder.glob("weights-*.txt"))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.errors import FormatError, PacelineError, UsageError
@@ -67,6 +67,9 @@ def test_nested_keys_and_items_of_lists_are_set() -> None:
         ("--batchsize=3", "no key batchsize", "did you mean runner_config.batch_size?"),
         ("--remote_url=x", "no key remote_url", "did you mean remote_save_url?"),
         ("--epochs=many", "runner_config.epochs: Expected `int`", None),
+        ("--epochs=0", "runner_config.epochs: Expected `int` >= 1", None),
+        ("--seed=-1", "seed: Expected `int` >= 0", None),
+        ("--model.model_config.dropout=1", "Expected `float` < 1", None),
         ("--run_mode=trian", "one of train, finetune, eval, predict", None),
         ("--use_parallel=maybe", "use_parallel: Expected `bool`", None),
         ("--callbacks.9.prefix=x", "no item 9 in a list of 3", "items count from 0"),
@@ -127,6 +130,7 @@ def test_a_missing_config_names_those_that_come_along() -> None:
     assert error.value.hint == "these come with Paceline: run_gpt2.yaml, run_gpt2_finetune.yaml, run_gpt2_lora.yaml"
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(max_size=30), max_size=6))
 def test_no_argument_ends_in_anything_but_a_sentence(words: list[str]) -> None:
     try:
@@ -135,6 +139,7 @@ def test_no_argument_ends_in_anything_but_a_sentence(words: list[str]) -> None:
         assert str(error)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.text(max_size=60))
 def test_values_are_taken_as_they_are_behind_the_first_equals_sign(value: str) -> None:
     (override,) = parse([f"--remote_save_url={value}"])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from paceline.errors import UsageError
 from paceline.training.launcher import LaunchPlan, place
-from paceline.training.placement import Nodes
+from paceline.training.placement import Nodes, meet_where_the_platform_says
 from paceline.training.rank_environment import Framework
 from storage.conftest import hosts, own_places, ssh_hosts
 from storage.servers import SshHost
@@ -45,7 +48,7 @@ def test_the_first_failure_stops_all_and_is_shown(tmp_path: Path) -> None:
     job = launcher(tmp_path, "--ranks", "4", str(script(tmp_path)), "fail")
     _, told = job.communicate(timeout=60)
     assert job.returncode == 7
-    assert "rank 2 failed after" in told and "exit code 7; 3 others stopped" in told
+    assert "rank 2 failed after" in told and "exit code 7; stopping 3 others" in told
     assert "log/rank_2/output.log" in told and "| RuntimeError: no card" in told
     assert not any(runs(group) for group in groups(tmp_path, 4))
 
@@ -175,6 +178,27 @@ def test_on_modelarts_mindspore_gets_a_table_of_version_one(tmp_path: Path, monk
     placement, table = place(LaunchPlan(("train.py",), framework=Framework.mindspore, log_dir=tmp_path / "log"))
     assert [each.rank for each in placement.here] == list(range(8, 16))
     assert table is not None and json.loads(table.read_text())["server_list"][0]["server_id"] == "10.0.0.0"
+
+
+def test_on_modelarts_the_boot_command_is_paceline_train(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "paceline", "train", "--use_parallel", "True", "--only_save_strategy", "True"]
+    platform = {"MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "2", "VC_TASK_INDEX": "0", "VC_WORKER_HOSTS": "localhost"}
+    job = subprocess.run([*words, "--output_dir", "out"], cwd=tmp_path, env={**os.environ, **platform}, text=True,
+                         capture_output=True, timeout=120, check=False)  # fmt: skip
+    assert job.returncode == 0, job.stderr
+    found = sorted(path.name for path in (tmp_path / "out" / "strategy").iterdir())
+    assert found == ["ckpt_strategy_rank_0.ckpt", "ckpt_strategy_rank_1.ckpt"]
+    # The last card speaks on the console; all write their logs.
+    assert "rank 0" not in job.stdout
+    assert "ckpt_strategy_rank_0.ckpt written" in (tmp_path / "out" / "log" / "rank_0" / "info.log").read_text()
+
+
+def test_ranks_the_platform_started_find_where_to_meet() -> None:
+    environ = {"RANK_ID": "9", **PLATFORM}
+    meet_where_the_platform_says(environ)
+    assert (environ["MASTER_ADDR"], environ["MASTER_PORT"]) == ("job-worker-0.job", "29500")
+    with pytest.raises(UsageError, match="without MASTER_ADDR"):
+        meet_where_the_platform_says({"RANK_ID": "1"})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -46,6 +46,7 @@ def test_ranks_count_through_hosts_and_devices(tmp_path: Path) -> None:
     assert read_rank_table(path) == entries
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.dictionaries(st.from_regex(r"[a-z0-9.]{1,12}", fullmatch=True),
                        st.lists(st.integers(0, 15), min_size=1, max_size=8, unique=True), min_size=1, max_size=5))  # fmt: skip
 def test_any_table_survives_writing_and_reading(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,8 @@ def test_lora_trains_its_own_matrices_only(train: Any, trained: str, tmp_path: P
     before, after = (read_files(str(tmp_path / name / "checkpoint"), [FIRST]) for name in ("first", "lora"))
     assert np.array_equal(before["blocks.0.attention.query.weight"], after["blocks.0.attention.query.weight"])
     assert after["blocks.0.attention.query.lora_B.weight"].any()
+    with pytest.raises(PacelineError, match="the model has no LoRA"):
+        train("without", "--run_mode", "eval", "--load_checkpoint", str(tmp_path / "lora" / "checkpoint"))
     assert {name for name in after if name.startswith("adam_m.")} == {
         f"adam_m.blocks.0.attention.{layer}.lora_{matrix}.weight" for layer in ("query", "value") for matrix in "AB"
     }
@@ -160,6 +164,8 @@ def test_what_is_missing_or_foreign_is_said(train: Any, trained: str) -> None:
         PacelineError, match=r"token_embedding.weight: \[256, 16\] in the checkpoint, \[300, 16\] in the model"
     ):
         train("b", "--run_mode", "eval", "--load_checkpoint", trained, "--model.model_config.vocab_size", "300")
+    with pytest.raises(PacelineError, match=r"has no blocks\.1\.norm1\.weight and 15 more"):
+        train("e", "--run_mode", "finetune", "--load_checkpoint", trained, "--model.model_config.num_layers", "2")
     with pytest.raises(UsageError, match="not enough for one step"):
         train("c", "--batch_size", "50")
     with pytest.raises(PacelineError, match=r"no checkpoint gpt2_rank_0-9_9.ckpt there"):
@@ -179,3 +185,35 @@ def test_a_first_start_with_resume_begins_from_scratch_and_a_named_file_is_resum
     with opened(where) as place:
         assert FIRST in place.items
     assert "blocks.0.mlp.wide.weight" in read_weights(where, ["blocks.0.mlp.wide.weight"])
+
+
+@pytest.mark.parametrize(
+    "how", ["--callbacks.1.use_legacy_format=False", "--callbacks.1.checkpoint_format=safetensors"]
+)
+def test_other_layouts_and_formats_are_resumed_to_the_last_bit(train: Any, tmp_path: Path, how: str) -> None:
+    train("whole", how)
+    train("cut", how, "--callbacks.1.save_checkpoint_steps=4")
+    local = tmp_path / "cut" / "checkpoint"
+    for newest in [*local.glob("iteration_00000010"), *local.glob("rank_0/*-1_10.safetensors")]:
+        shutil.rmtree(newest) if newest.is_dir() else newest.unlink()
+    train("cut", how, "--callbacks.1.save_checkpoint_steps=4", "--resume_training", "True")
+    lines = [
+        (tmp_path / name / "log" / "rank_0" / "loss.csv").read_text().splitlines()[1:] for name in ("whole", "cut")
+    ]
+    assert lines[1] == lines[0] + lines[0][8:]
+
+
+def test_a_model_of_ones_own_is_named_in_the_config(train: Any) -> None:
+    from training.own_model import OwnLearner
+
+    assert f"checkpoint/{FIRST}" in train("own", "--model.arch.type=training.own_model:OwnLearner")
+    assert OwnLearner.steps == 10
+    with pytest.raises(UsageError, match="has no attribute 'Nobody'"):
+        train("nobody", "--model.arch.type=training.own_model:Nobody")
+
+
+def test_a_run_leaves_no_trace_in_the_process(train: Any, tmp_path: Path) -> None:
+    """Or the next one would bring its outputs to the first one's place."""
+    before = dict(os.environ)
+    train("once", "--only_save_strategy", "True")
+    assert dict(os.environ) == before

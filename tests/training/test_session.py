@@ -163,6 +163,13 @@ def test_modelarts_is_told_by_its_own_variables_not_by_keys(tmp_path: Path, monk
     assert default_root() == tmp_path / "told" and default_root(tmp_path / "given") == tmp_path / "given"
 
 
+def test_one_sessions_url_is_not_the_next_ones(tmp_path: Path) -> None:
+    with cloud_session(tmp_path / "run", str(tmp_path / "home")):
+        assert os.environ["REMOTE_SAVE_URL"] == str(tmp_path / "home")
+    with cloud_session(tmp_path / "run") as session:
+        assert session.remote_save_url is None
+
+
 def test_the_sentence_in_shipped_files_is_no_url(tmp_path: Path) -> None:
     session = cloud_session(tmp_path, "Please input obs url on AICC platform.")
     assert session.remote_save_url is None

@@ -44,6 +44,7 @@ class _File(Section, frozen=True):
     name: str = ""
     repeat: Repeats = 1
     sweep: Sweep | None = None
+    timeout_minutes: Annotated[float, msgspec.Meta(gt=0)] | None = None
     accuracy: bool = True
     results: str = ""
     profile: ProfileRun | None = None
@@ -61,6 +62,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int
     sizes: tuple[int, ...]
     """Processes per node, ascending."""
+    timeout_minutes: float | None
     accuracy: bool
     results: str
     profile: ProfileRun | None
@@ -81,6 +83,7 @@ def load_plan(path: Path) -> Plan:
         job=job,
         repeat=said.repeat,
         sizes=tuple(sorted(set(said.sweep.ranks))) if said.sweep else (job.ranks,),
+        timeout_minutes=said.timeout_minutes,
         accuracy=said.accuracy,
         results=said.results,
         profile=said.profile,

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import paceline
-from paceline.advice.engine import diagnose
-from paceline.advice.present import as_json, title
-from paceline.analysis.steps import step_shares
 from paceline.bench.result import ProfilePart
 from paceline.errors import PacelineError
 
 
 def examine(source: Path) -> tuple[ProfilePart | None, tuple[str, ...]]:
     """None, and why, when the recording cannot be read: the measurement is good without it."""
+    # The engine takes half a second to load, which only recorded runs need.
+    from paceline.advice.engine import diagnose
+    from paceline.advice.present import as_json, title
+    from paceline.analysis.steps import step_shares
+
     try:
         with paceline.open(source) as run:
             diagnosis = diagnose(run)

@@ -14,6 +14,8 @@ from pathlib import Path
 from paceline import __version__
 from paceline.bench.result import EnergyPart, Provenance
 
+BUSY = 0.75
+"""Processes that want to run, per core, from which on a benchmark is disturbed."""
 _FRAMEWORKS = ("torch", "torch-npu", "mindspore", "tensorflow", "numpy")
 
 
@@ -39,6 +41,19 @@ def cores() -> int | None:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count()
+
+
+def busy_with_others() -> str | None:
+    """Why this machine's numbers may be too low, if it has other work to do when a benchmark begins."""
+    if not hasattr(os, "getloadavg"):
+        return None
+    load, own = os.getloadavg()[0], cores() or 1
+    if load < BUSY * own:
+        return None
+    return (
+        f"this machine was busy with other work when the benchmark began (load {load:.1f} on {own} cores): "
+        "throughput is lower and less steady than it could be"
+    )
 
 
 def _version(package: str) -> str | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import msgspec
 from paceline.bench.energy import Energy, Sampler
 from paceline.bench.number_file import LARGEST
 from paceline.bench.plan import Plan
-from paceline.bench.result import EnergyPart, Repetition, Times, moment
+from paceline.bench.result import EnergyPart, Repetition, Times, as_moment, moment
 from paceline.bench.result_files import ResultError, is_result_file
 from paceline.bench.score import Score, score_directory
 from paceline.errors import PacelineError
@@ -47,8 +49,10 @@ class Ran:
     prepare: tuple[float, float]
 
 
-def run_job(job: JobDescription, directory: Path, *, rule: Rule, on_log: OnLog | None = None) -> Ran:
-    """Start it, wait for it, bring its outputs home."""
+def run_job(
+    job: JobDescription, directory: Path, *, rule: Rule, minutes: float | None = None, on_log: OnLog | None = None
+) -> Ran:
+    """Start it, wait for it (for so many minutes at most), bring its outputs home."""
     prepare_start = time.time()
     backend = backend_for(job)
     try:
@@ -59,13 +63,14 @@ def run_job(job: JobDescription, directory: Path, *, rule: Rule, on_log: OnLog |
     # Only this machine's cards can be asked; what a job uses elsewhere is not known here.
     sampler = Sampler() if job.backend == "local" else Sampler(meter=None)
     try:
-        with sampler:
+        with sampler, _stopped_after(minutes, handle) as too_late:
             outcome = wait(handle, on_log=on_log)
     except KeyboardInterrupt:
         backend.stop(handle)
         raise
     if not outcome.succeeded:
-        raise TrainingError(_failure(outcome), hint=f"its whole log: {handle.logs}")
+        late = f"stopped after {minutes:g} minutes (timeout_minutes)\n          " if too_late.is_set() else ""
+        raise TrainingError(late + _failure(outcome), hint=f"its whole log: {handle.logs}")
     try:
         outputs = backend.fetch_outputs(handle, directory / "fetched", rule)
     except PacelineError as error:
@@ -77,7 +82,7 @@ def measured(
     plan: Plan, job: JobDescription, directory: Path, *, on_log: OnLog | None = None
 ) -> tuple[Repetition, Score]:
     """A run that counts."""
-    ran = run_job(job, directory, rule=_results_rule(plan.results), on_log=on_log)
+    ran = run_job(job, directory, rule=_is_result_anywhere, minutes=plan.timeout_minutes, on_log=on_log)
     place = results_place(ran.outputs, plan.results)
     score = score_directory(
         place,
@@ -103,8 +108,28 @@ def recorded(plan: Plan, job: JobDescription, directory: Path, *, on_log: OnLog 
     """A run that is recorded and does not count; returns where its recording is."""
     assert plan.profile is not None
     changed = msgspec.structs.replace(job, hyperparameters={**job.hyperparameters, **plan.profile.hyperparameters})
-    ran = run_job(changed, directory, rule=for_diagnosis, on_log=on_log)
+    ran = run_job(changed, directory, rule=for_diagnosis, minutes=plan.timeout_minutes, on_log=on_log)
     return results_place(ran.outputs, plan.profile.source)
+
+
+@contextmanager
+def _stopped_after(minutes: float | None, handle: JobHandle) -> Iterator[threading.Event]:
+    """Ends a job that takes too long; the event says that it did."""
+    too_late = threading.Event()
+
+    def stop() -> None:
+        too_late.set()
+        backend_for(handle).stop(handle)  # one of its own: backends keep connections, and another thread uses ours
+
+    timer = threading.Timer(60 * minutes, stop) if minutes else None
+    if timer:
+        timer.start()
+    try:
+        yield too_late
+    finally:
+        if timer:
+            timer.cancel()
+            timer.join()
 
 
 def results_place(outputs: Path, below: str) -> Path:
@@ -118,14 +143,10 @@ def results_place(outputs: Path, below: str) -> Path:
     return place
 
 
-def _results_rule(below: str) -> Rule:
-    """Outputs come as <name of the output>/<path>; only small result files are fetched for a score."""
-
-    def wanted(key: str) -> bool:
-        parts = key.split("/")
-        return any(is_result_file("/".join(parts[start:])) for start in range(len(parts)))
-
-    return wanted
+def _is_result_anywhere(key: str) -> bool:
+    """Only small result files are fetched for a score, at whatever depth; checkpoints stay where they are."""
+    parts = key.split("/")
+    return any(is_result_file("/".join(parts[start:])) for start in range(len(parts)))
 
 
 def _repetition(ran: Ran, score: Score, times: Times) -> Repetition:
@@ -143,14 +164,15 @@ def _repetition(ran: Ran, score: Score, times: Times) -> Repetition:
 
 
 def _phases(path: Path) -> dict[str, str]:
-    """What the workload itself tells of its phases: {"dataload_start_time": "2026-…", …}; nothing when it tells nothing."""
+    """What the workload itself tells of its phases: {"dataload_start_time": "2026-…", …}; what is no time is left out."""
     if not path.is_file() or path.stat().st_size > LARGEST:
         return {}
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        said = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
         return {}
-    return {key: value for key, value in said.items() if isinstance(value, str)} if isinstance(said, dict) else {}
+    texts = {key: value for key, value in said.items() if isinstance(value, str)} if isinstance(said, dict) else {}
+    return {key: found for key, value in texts.items() if (found := as_moment(value))}
 
 
 def _failure(outcome: JobOutcome) -> str:

@@ -99,6 +99,8 @@ class Measurement(Part, frozen=True):
 
     ranks: int
     nodes: int
+    per_rank: float
+    """Samples per second of one rank, mean over all and over the repetitions."""
     throughput: SpreadPart
     accuracy: SpreadPart | None
     repetitions: tuple[Repetition, ...]
@@ -215,8 +217,12 @@ def decode(data: bytes, called: str) -> Result:
         result = msgspec.json.decode(data, type=Result)
     except (msgspec.DecodeError, RecursionError) as error:
         raise FormatError(f"{called}: not a benchmark result (paceline.bench/1): {error}") from error
-    if not result.measurements:
+    if not all(each.repetitions and each.ranks > 0 for each in result.measurements) or not result.measurements:
         raise FormatError(f"{called}: a benchmark result without a measurement")
+    for name in _DOCUMENTED:
+        value = getattr(result, name)
+        if isinstance(value, str) and as_moment(value) is None:
+            raise FormatError(f"{called}: {name}: {value[:60]!r} is no time")
     return result
 
 
@@ -227,6 +233,19 @@ def read_result(path: Path) -> Result:
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror}", file=path) from error
     return decode(data, str(path))
+
+
+def as_moment(text: str) -> str | None:
+    """A time as others write it, as ISO 8601 with its zone (this machine's, when it names none); None when it is none.
+
+    >>> as_moment("2026-11-17T02:24:27Z")
+    '2026-11-17T02:24:27+00:00'
+    """
+    try:
+        found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        return (found if found.tzinfo else found.astimezone()).isoformat()
+    except (ValueError, OverflowError):
+        return None
 
 
 def moment(seconds: float | None) -> str | None:

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import msgspec
 
+from paceline.bench.outliers import find_outliers
 from paceline.bench.plan import Plan
 from paceline.bench.profile import examine
-from paceline.bench.provenance import cores, provenance
+from paceline.bench.provenance import busy_with_others, cores, provenance
 from paceline.bench.repetition import OnLog, StartError, measured, recorded
 from paceline.bench.result import (
     EnergyPart,
     Measurement,
-    OutlierPart,
     ProfilePart,
     Repetition,
     Result,
@@ -28,7 +28,7 @@ from paceline.bench.result import (
     moment,
 )
 from paceline.bench.scaling import losses, with_efficiency
-from paceline.bench.spread import Outlier, odd_ones, slow_ones, spread
+from paceline.bench.spread import spread
 from paceline.errors import PacelineError
 from paceline.jobs import JobDescription
 
@@ -55,7 +55,8 @@ def new_directory(plan: Plan, wanted: Path | None) -> Path:
 def run_benchmark(plan: Plan, directory: Path, listeners: Listeners) -> tuple[Result, PacelineError | None]:
     """Everything below `directory`. The first failure ends it; sizes that were measured before it are not lost."""
     started = time.time()
-    warnings: list[str] = []
+    busy = busy_with_others() if plan.job.backend == "local" else None
+    warnings = [busy] if busy else []
     measurements: list[Measurement] = []
     failure: PacelineError | None = None
     for size in plan.sizes:
@@ -132,6 +133,7 @@ def _measure(plan: Plan, size: int, directory: Path, listeners: Listeners, warni
     return Measurement(
         ranks=sum(len(node) for node in repetitions[-1].cards),
         nodes=job.nodes,
+        per_rank=statistics.fmean(card for each in repetitions for node in each.cards for card in node),
         throughput=_spread([each.throughput for each in repetitions]),
         accuracy=_accuracy(repetitions),
         repetitions=tuple(repetitions),
@@ -161,39 +163,6 @@ def _profile(
 def _job_name(directory: Path, size: int, what: str) -> str:
     """A job is called as its directory is: unique among all of this user's jobs."""
     return f"{directory.resolve().name[-40:].lstrip('-_.')}-{size}x-{what}-{secrets.token_hex(2)}"
-
-
-def find_outliers(repetitions: Sequence[Repetition]) -> list[OutlierPart]:
-    """Nodes and ranks that are slow in most repetitions, and repetitions unlike the others."""
-    found = _habitual("node", [[sum(node) for node in each.cards] for each in repetitions])
-    nodes = len(repetitions[0].cards)
-    for node in range(nodes):
-        cards = [each.cards[node] for each in repetitions]
-        found += _habitual("rank", cards, prefix=f"node {node} card " if nodes > 1 else "")
-    odd = odd_ones([each.throughput for each in repetitions])
-    return found + [_part("run", str(each.place + 1), each, 1) for each in odd]
-
-
-def _habitual(kind: str, rows: Sequence[Sequence[float]], prefix: str = "") -> list[OutlierPart]:
-    """Of those that stand out in more than half of the repetitions, their typical distance."""
-    seen: dict[int, list[Outlier]] = {}
-    for row in rows:
-        for outlier in slow_ones(row):
-            seen.setdefault(outlier.place, []).append(outlier)
-    often = {place: each for place, each in seen.items() if 2 * len(each) > len(rows)}
-    worst = sorted(often.items(), key=lambda item: statistics.median(each.percent for each in item[1]))
-    return [_part(kind, f"{prefix}{place}", _typical(each), len(each)) for place, each in worst]
-
-
-def _typical(outliers: list[Outlier]) -> Outlier:
-    return sorted(outliers, key=lambda each: each.percent)[len(outliers) // 2]
-
-
-def _part(kind: str, name: str, outlier: Outlier, runs: int) -> OutlierPart:
-    return msgspec.convert(
-        {"kind": kind, "name": name, "value": outlier.value, "peers": outlier.peers, "percent": outlier.percent,
-         "runs": runs}, OutlierPart,
-    )  # fmt: skip
 
 
 def _spread(values: Sequence[float]) -> SpreadPart:

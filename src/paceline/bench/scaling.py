@@ -1,6 +1,6 @@
 """How well a job grows, and where the time goes that growing costs.
 
-    efficiency(n) = (throughput(n) / n) / (throughput(m) / m)          m: the smallest size
+    efficiency(n) = throughput of a rank at n / throughput of a rank at m          m: the smallest size
     grown(part)   = part's ms a step at n - part's ms a step at m      from the recordings of both
 
 Every rank keeps its batch (weak scaling): a step of the larger job does the same work per rank, so without loss it would
@@ -32,9 +32,9 @@ def with_efficiency(measurements: Sequence[Measurement]) -> tuple[Measurement, .
     """Relative to the smallest size; alone nothing is said."""
     if len(measurements) < 2:
         return tuple(measurements)
-    base = _per_rank(measurements[0])
+    base = measurements[0].per_rank
     return tuple(
-        msgspec.structs.replace(each, efficiency=_per_rank(each) / base if base else None) for each in measurements
+        msgspec.structs.replace(each, efficiency=each.per_rank / base if base else None) for each in measurements
     )
 
 
@@ -120,10 +120,6 @@ def _finding(profile: ProfilePart, *, zh: bool) -> list[str]:
     title = profile.titles_zh[0] if zh and profile.titles_zh else findings[0]["title"]
     gain = findings[0]["gain"]["percent"]
     return [f"诊断：{title}（修复后快 {gain:.1f} %）" if zh else f"diagnosis: {title} (mended: {gain:.1f} % faster)"]
-
-
-def _per_rank(measurement: Measurement) -> float:
-    return measurement.throughput.mean / measurement.ranks
 
 
 def _ms(profile: ProfilePart, part: str) -> float:

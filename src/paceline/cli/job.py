@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from paceline.cli.job_output import LogPrinter, outcome_text, phase_text, status_text, table, tell_trouble
@@ -16,6 +19,7 @@ from paceline.errors import PacelineError, UsageError
 
 if TYPE_CHECKING:
     from paceline.jobs import JobHandle, JobOutcome
+    from paceline.jobs.record import Record
 
 job = typer.Typer(
     help="Start training jobs, follow and stop them: on this machine, on Slurm, on ModelArts.",
@@ -103,13 +107,13 @@ def follow(
 
 @job.command("list")
 def list_(as_json: Json = False) -> None:
-    """All jobs started from this account on this machine, newest first, as last heard of.
+    """All jobs started from this account on this machine, newest first; those elsewhere as last heard of.
 
     Example:  paceline job list
     """
     from paceline.jobs.record import records
 
-    known = records()
+    known = [_now(record) for record in records()]
     if as_json:
         typer.echo(json.dumps([_row(record.handle, record.status) for record in known], ensure_ascii=False))
     elif known:
@@ -222,6 +226,15 @@ def import_(
     typer.echo(str(output))
 
 
+def _now(record: Record) -> Record:
+    """Jobs on this machine are looked at; asking Slurm and ModelArts for all of theirs would take too long."""
+    from paceline.jobs import backend_for
+
+    if record.handle.backend != "local" or (record.status is not None and record.status.finished):
+        return record
+    return msgspec.structs.replace(record, status=backend_for(record.handle).status(record.handle))
+
+
 def _find(name: str, elsewhere: Path | None) -> JobHandle:
     from paceline.jobs import load_job
     from paceline.jobs.record import find, remember
@@ -270,8 +283,6 @@ def _fetch(handle: JobHandle, fetch: Fetch) -> Path | None:
 
 
 def _tell(outcome: JobOutcome, fetched: Path | None, as_json: bool) -> None:
-    import msgspec
-
     if as_json:
         typer.echo(msgspec.json.encode(outcome).decode())
     else:
@@ -283,28 +294,21 @@ def _tell(outcome: JobOutcome, fetched: Path | None, as_json: bool) -> None:
         )
 
 
-class _detaching:
+@contextmanager
+def _detaching(handle: JobHandle) -> Iterator[None]:
     """Ctrl-C ends the looking, never the job, and says how to go on."""
-
-    def __init__(self, handle: JobHandle) -> None:
-        self._id = handle.id
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            typer.echo(
-                f"\ndetached: the job goes on\n  look again:  paceline job follow {self._id}\n"
-                f"  end it:      paceline job stop {self._id}",
-                err=True,
-            )
-            raise SystemExit(130)
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(
+            f"\ndetached: the job goes on\n  look again:  paceline job follow {handle.id}\n"
+            f"  end it:      paceline job stop {handle.id}",
+            err=True,
+        )
+        raise SystemExit(130) from None
 
 
 def _row(handle: JobHandle, found: object) -> dict[str, object]:
-    import msgspec
-
     return {
         "id": handle.id, "name": handle.name, "backend": handle.backend, "remote_id": handle.remote_id,
         "directory": handle.directory, "submitted": handle.submitted, "outputs": handle.outputs,

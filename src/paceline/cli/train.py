@@ -24,7 +24,9 @@ def train(
     master_addr: Annotated[str | None, typer.Option("--master-addr", help="Of node 0.")] = None,
     master_port: Annotated[int | None, typer.Option("--master-port", help="Where ranks meet.")] = None,
     show: Annotated[Show, typer.Option("--show", help="Whose output is on the terminal too.")] = Show.first,
-    grace: Annotated[float, typer.Option("--grace", min=0, help="Seconds from SIGTERM to SIGKILL.")] = 30.0,
+    grace: Annotated[
+        float, typer.Option("--grace", min=0, help="Seconds a stopped rank has to bring its outputs home.")
+    ] = 120.0,
 ) -> None:
     """Train, finetune, evaluate or ask the reference GPT-2: the workload for benchmarks, and the example to copy.
 

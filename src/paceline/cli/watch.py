@@ -47,11 +47,12 @@ def watch(
 
     Example:  paceline watch runs/today --prometheus 9400
     """
-    follower = Follower(open_place(source))
+    place = open_place(source)
+    follower = Follower(place)
     endpoint = Endpoint(prometheus) if prometheus else None
     if endpoint:
         _say(f"metrics at {endpoint.url}")
-    alerts = _Alerts()
+    alerts, waiting = _Alerts(), False
     try:
         with _screen(as_lines or once, top) as show:
             while True:
@@ -61,10 +62,14 @@ def watch(
                         endpoint.put(view)
                     _print_json(view) if as_lines else show(view)
                     alerts.say(view)
+                elif not waiting:
+                    waiting = True
+                    _say(f"no step yet in {source}; waiting for the recorders")
                 if once or (view is not None and (view.finished or (until_alert and view.alerts))):
                     break
                 time.sleep(every)
     finally:
+        place.close()
         if endpoint:
             endpoint.close()
     if (once or until_alert) and view is not None and view.alerts:

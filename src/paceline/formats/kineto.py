@@ -12,7 +12,7 @@ from functools import partial
 
 from paceline.formats.kineto_groups import read_identity
 from paceline.formats.kineto_head import Head, is_kineto, might_be_trace, read_trace_head
-from paceline.formats.kineto_tables import TABLES, read_trace
+from paceline.formats.kineto_tables import TABLES, read_events, read_trace
 from paceline.formats.reader import Part, Section
 from paceline.storage.tree import File, Tree
 
@@ -33,6 +33,8 @@ def _part(name: str, file: File, head: Head) -> Part:
     sections = (
         Section("identity", frozenset({"ranks", "groups"}), (file,), partial(read_identity, head)),
         Section("trace", TABLES, (file,), partial(read_trace, file.path, head)),
+        # Apart from the rest: a timeline is half of what a trace becomes, and most who ask for findings never look at it.
+        Section("events", frozenset({"events"}), (file,), partial(read_events, file.path, head)),
     )
     return Part(name, head.rank, file.relative, sections, recorded=head.recorded, notes=head.notes)
 

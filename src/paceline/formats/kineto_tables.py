@@ -15,7 +15,7 @@ from paceline.formats.kineto_steps import read_steps, stage_steps
 from paceline.formats.reader import Sink
 from paceline.formats.trace_events import load_counters, load_trace
 
-TABLES = frozenset({"ranks", "groups", "steps", "kernels", "collectives", "host_calls", "events", "counters", "memory"})
+TABLES = frozenset({"ranks", "groups", "steps", "kernels", "collectives", "host_calls", "counters", "memory"})
 
 _ARGS = {
     "stream": "stream",
@@ -58,12 +58,19 @@ def read_trace(path: Path, head: Head, sink: Sink) -> None:
     read_collectives(head, sink)
     sink.add_query("kernels", _KERNELS)
     sink.add_query("host_calls", _HOST_CALLS)
-    sink.add_query("events", _EVENTS)
     sink.add_query("memory", _MEMORY, [shift])
     _read_counters(path, shift, sink)
     sink.connection.execute("DROP VIEW kineto_spans")
     for table in _STAGED:
         sink.connection.execute(f"DROP TABLE {table}")
+
+
+def read_events(path: Path, head: Head, sink: Sink) -> None:
+    load_trace(sink.connection, path, args={"label": "name", "labels": "labels"}, phases="XM")
+    _stage_spans(head, sink)
+    sink.add_query("events", _EVENTS)
+    sink.connection.execute("DROP VIEW kineto_spans")
+    sink.connection.execute("DROP TABLE trace")
 
 
 def _stage_spans(head: Head, sink: Sink) -> int:

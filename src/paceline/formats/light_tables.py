@@ -25,8 +25,6 @@ from paceline.formats.reader import Sink
 
 TABLES = frozenset({"ranks", "groups", "steps", "collectives", "memory", "events"})
 PER_STEP = 1_000_000
-WARM_UP = 1
-"""The first step of a session holds what came before it: imports, compiling, connecting."""
 _FORWARD = ("forward", "backward", "forward_backward")
 _TAIL = ("tail", "optimizer", "optimizer_step")
 _MOST_MEMBERS = 1 << 20
@@ -53,6 +51,7 @@ class _Other(msgspec.Struct):
     """A head, a group, or an event."""
 
     segment: int | None = None
+    warm_up: int = 0
     started: int | None = None
     groups: dict[str, Members] = {}
     group: str | None = None
@@ -76,7 +75,8 @@ class Log:
         self.steps: dict[int, Step] = {}
         self.groups: dict[str, Members] = {}
         self.events: list[_Other] = []
-        self.first_segment: int | None = None
+        self.warm_up = 0
+        """How many of the first steps hold what came before the loop; 0 where these are gone from the ring."""
 
     def take(self, line: bytes) -> None:
         if line.startswith(b'{"step"'):
@@ -86,7 +86,8 @@ class Log:
         other = _OTHER.decode(line)
         if other.started is not None:
             self.started = other.started
-            self.first_segment = other.segment if self.first_segment is None else self.first_segment
+            if other.segment == 1:
+                self.warm_up = max(0, other.warm_up)
         self.groups.update(other.groups)
         if other.group is not None:
             self.groups[other.group] = Members(other.ranks, other.called)
@@ -96,7 +97,7 @@ class Log:
     def kept(self) -> list[Step]:
         """In order, without the warm-up."""
         steps = [self.steps[number] for number in sorted(self.steps)]
-        return steps[WARM_UP:] if self.first_segment == 1 and len(steps) > 2 * WARM_UP else steps
+        return steps[self.warm_up :] if len(steps) > 2 * self.warm_up else steps
 
 
 def read_log(segments: tuple[Path, ...], host: str | None, device: int | None, sink: Sink) -> None:

@@ -110,4 +110,11 @@ def handle_of(plan: Plan, backend: str, remote_id: str) -> JobHandle:
         directory=plan.directory,
         submitted=time.time(),
         outputs=plan.destinations,
+        warnings=_left_out(plan.job),
     )
+
+
+def _left_out(job: JobDescription) -> tuple[str, ...]:
+    steps = [name for name in ("wheels", "packages", "commands") if getattr(job.pre_start, name)]
+    said = f"pre_start: {', '.join(steps)}: for ModelArts only; nothing is installed on machines of your own"
+    return (said,) if steps else ()

@@ -24,7 +24,8 @@ def fetch(handle: JobHandle, target: Path, rule: Rule) -> Path:
     found = 0
     for name, where in handle.outputs.items():
         if not is_remote(where) and Path(where).absolute() == (target / name).absolute():
-            found += sum(1 for path in Path(where).rglob("*") if path.is_file())
+            files = (path for path in Path(where).rglob("*") if path.is_file())
+            found += sum(rule(path.relative_to(where).as_posix()) for path in files)
             continue
         try:
             report = transfer(where, target / name, Options(rule=rule)).raise_failures()

@@ -31,7 +31,8 @@ def state_root() -> Path:
 
 
 def remember(handle: JobHandle, status: JobStatus | None = None) -> None:
-    """Whole or not at all: a killed process leaves the old record or the new one."""
+    """Whole or not at all: a killed process leaves the old record or the new one. Descriptions are nobody else's."""
+    _directory().mkdir(mode=0o700, parents=True, exist_ok=True)
     record = msgspec.json.format(msgspec.json.encode(Record(handle, status)), indent=1)
     write_whole(_directory() / f"{handle.id}.json", record.decode() + "\n")
 

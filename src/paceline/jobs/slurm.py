@@ -51,7 +51,7 @@ class SlurmBackend:
         script = directory / "job.sbatch"
         write_whole(script, batch_script(plan))
         remember(handle_of(plan, self.name, ""))
-        number = _slurm("sbatch", "--parsable", str(script)).partition(";")[0].strip()
+        number = _slurm("sbatch", "--parsable", *sbatch_options(plan), str(script)).partition(";")[0].strip()
         if not number.isdigit():
             raise PacelineError(f"sbatch said {number!r}, which is no job number")
         return handle_of(plan, self.name, number)
@@ -92,8 +92,8 @@ class SlurmBackend:
         return fetch(handle, target, rule)
 
 
-def batch_script(plan: Plan) -> str:
-    """Inputs once, ranks on every node, outputs once; scancel still lets outputs get home."""
+def sbatch_options(plan: Plan) -> list[str]:
+    """As words of the command: a directory's name may hold what a script's comment cannot."""
     job, slurm = plan.job, plan.job.slurm
     options = [
         f"--job-name={plan.id}", f"--nodes={job.nodes}", "--ntasks-per-node=1", f"--chdir={plan.directory}",
@@ -101,12 +101,15 @@ def batch_script(plan: Plan) -> str:
     ]  # fmt: skip
     for name, value in (("partition", slurm.partition), ("account", slurm.account), ("time", slurm.time_limit)):
         options += [f"--{name}={value}"] if value else []
-    options += slurm.options
+    return [*options, *slurm.options]
+
+
+def batch_script(plan: Plan) -> str:
+    """Inputs once, ranks on every node, outputs once; scancel still lets outputs get home."""
     node = f"{shlex.quote(sys.executable)} -m paceline.jobs.node {shlex.quote(plan.directory)}"
-    bad_exit = 0 if job.single_server_mode else 1
+    bad_exit = 0 if plan.job.single_server_mode else 1
     return "\n".join([
         "#!/bin/bash",
-        *(f"#SBATCH {option}" for option in options),
         "trap : TERM",
         'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         # Its address: a node's name need not mean anything to the others' resolvers.

@@ -10,8 +10,9 @@ from paceline.errors import PacelineError, UsageError
 from paceline.jobs.backend import JobHandle
 from paceline.jobs.backends import backend_for
 from paceline.jobs.description import JobDescription
-from paceline.jobs.record import forget, remember
+from paceline.jobs.record import forget, records, remember
 from paceline.storage.report import OnProgress
+from paceline.storage.store import TransientError
 
 
 def submit(job: JobDescription, directory: Path | None = None, *, progress: OnProgress | None = None) -> JobHandle:
@@ -19,15 +20,32 @@ def submit(job: JobDescription, directory: Path | None = None, *, progress: OnPr
     place = (directory or Path("paceline-jobs") / _new_name(job)).absolute()
     if place.exists() and any(place.iterdir()):
         raise UsageError(f"{place}: is there already", hint="every job has a directory of its own")
+    _refuse_second(place)
     backend = backend_for(job)
     place.mkdir(parents=True, exist_ok=True)
     try:
         handle = backend.submit(job, place, progress=progress)
+    except TransientError as error:
+        if not any(record.handle.id == place.name for record in records()):
+            raise
+        raise PacelineError(
+            f"{error}; whether the job was started is not known", hint=f"paceline job follow {place.name} finds out"
+        ) from error
     except PacelineError:
         forget(place.name)
         raise
     remember(handle)
     return handle
+
+
+def _refuse_second(place: Path) -> None:
+    """A job is called as its directory is; another one's record is never written over."""
+    for record in records():
+        ended = record.status is not None and record.status.finished
+        if record.handle.id == place.name and not (ended and Path(record.handle.directory) == place):
+            raise UsageError(
+                f"a job is called {place.name} already ({record.handle.directory})", hint="choose another --into"
+            )
 
 
 def recover(handle: JobHandle) -> JobHandle:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # for type checkers only; not worth loading `typing` for
 if TYPE_CHECKING:
     from paceline.profiling.dynamic import DynamicProfilerMonitor as DynamicProfilerMonitor
     from paceline.profiling.options import AicoreMetrics as AicoreMetrics

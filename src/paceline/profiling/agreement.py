@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from paceline.profiling.dynamic_config import Request
-from paceline.profiling.output import write_json
+from paceline.profiling.output import part_of, write_json
 
 DIRECTORY = ".paceline"
 FEWEST_SECONDS = 10.0
@@ -38,7 +38,8 @@ class RankState:
     before: int = 0
     """The first step this rank could still record when it saw the request."""
     state: str = "idle"
-    """idle, waiting, recording, recorded, passed over, missed, ended."""
+    """idle, waiting, recording, recorded, passed over, missed."""
+    ended: bool = False
     start: int = -1
     stop: int = -1
     output: str = ""
@@ -73,7 +74,7 @@ class Agreement:
         """Ranks that are there: the silent ones are left out, measured against the latest word of any of them."""
         states = read_states(self.directory)
         latest = max((state.mtime for state in states), default=0.0)
-        return [state for state in states if state.state != "ended" and latest - state.mtime < _patience(state)]
+        return [state for state in states if not state.ended and latest - state.mtime < _patience(state)]
 
     def settle(self, request: Request, rank: int, *, now: bool) -> Decision | None:
         """The decision; None while it is still open. With `now`, the step has come: those who have not seen it decide."""
@@ -127,7 +128,7 @@ def _read_decision(path: Path) -> Decision | None:
 
 def _created(path: Path, decision: Decision) -> Decision:
     """Ours, or that of whoever was faster: a hard link appears whole and only once."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = part_of(path)
     beside.write_text(json.dumps(asdict(decision)))
     try:
         os.link(beside, path)

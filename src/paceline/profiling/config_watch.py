@@ -11,7 +11,7 @@ from pathlib import Path
 
 from paceline.errors import FormatError
 from paceline.profiling.dynamic_config import DEFAULTS, Request, read_request
-from paceline.profiling.output import write_json
+from paceline.profiling.output import part_of, write_json
 
 LOGGER = logging.getLogger("paceline.profiling")
 _RACY_SECONDS = 2.0
@@ -33,7 +33,7 @@ class ConfigFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             return
-        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.default")
+        beside = part_of(self.path)
         write_json(beside, DEFAULTS)
         try:
             os.link(beside, self.path)

@@ -86,7 +86,7 @@ class DynamicProfilerMonitor(TrainingCallback):
             warn(f"training ended at step {self._step}, before stop_step {self._active.stop}; "
                  "what was recorded until then is kept.")  # fmt: skip
             self._finish()
-        self._tell(state="ended")
+        self._tell(ended=True)
 
     def begin_step(self, number: int) -> None:
         if number != self._step:
@@ -249,5 +249,5 @@ def _file_name(job: str) -> str:
 
 def _stop_at_exit(reference: weakref.ref[DynamicProfilerMonitor]) -> None:
     monitor = reference()
-    if monitor is not None and monitor._state.state != "ended" and monitor._identity.pid == os.getpid():
+    if monitor is not None and not monitor._state.ended and monitor._identity.pid == os.getpid():
         monitor.stop()

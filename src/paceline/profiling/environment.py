@@ -40,6 +40,8 @@ _LAUNCHERS = (
     "torch.distributed.launch",
 )
 
+_OUR_LAUNCHERS = (["run-profiled"], ["launch"], ["profile"])
+
 
 @dataclass(frozen=True)
 class EnvironmentOptions:
@@ -153,8 +155,11 @@ def _backend(given: Mapping[str, Any]) -> str:
 def _is_training() -> bool:
     """Launchers load torch too, but train nothing; workers of a data loader do not train either."""
     words = sys.orig_argv[1:]
-    launches = any(Path(word).name in (*_LAUNCHERS, "paceline") for word in words[:4])
-    return not launches and not any("multiprocessing" in word for word in words)
+    launches = any(Path(word).name in _LAUNCHERS for word in words[:4])
+    ours = any(
+        Path(word).name == "paceline" and words[at + 1 : at + 2] in _OUR_LAUNCHERS for at, word in enumerate(words)
+    )
+    return not launches and not ours and not any("multiprocessing" in word for word in words)
 
 
 def _say(text: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import PacelineError, UsageError
-from paceline.profiling.agreement import DIRECTORY, Agreement, RankState
+from paceline.profiling.agreement import DIRECTORY, Agreement, RankState, read_states
 from paceline.profiling.dynamic_config import DEFAULTS, FILE_NAME, Request, read_request
 from paceline.profiling.output import write_json
 
@@ -77,7 +77,9 @@ class Progress:
 
     @property
     def asked(self) -> list[RankState]:
-        return [state for state in self.states if self.request.wants(state.rank)]
+        """Ranks that are to record; those that ended before they saw the request no longer count."""
+        mine = (state for state in self.states if self.request.wants(state.rank))
+        return [state for state in mine if not state.ended or state.seen == self.request.version]
 
     @property
     def recorded(self) -> list[RankState]:
@@ -85,7 +87,9 @@ class Progress:
 
     @property
     def missed(self) -> list[RankState]:
-        return [state for state in self.asked if state.seen == self.request.version and state.state == "missed"]
+        """Also where training ended first."""
+        seen = (state for state in self.asked if state.seen == self.request.version)
+        return [state for state in seen if state.state == "missed" or (state.ended and state.state != "recorded")]
 
     @property
     def over(self) -> bool:
@@ -96,7 +100,7 @@ def follow(job: Job, request: Request) -> Iterator[Progress]:
     """Look again until all ranks have recorded or missed it; ends early when the job does."""
     while True:
         states = job.states()
-        progress = Progress(request, states)
+        progress = Progress(request, read_states(job.directory))
         yield progress
         if progress.over:
             return

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-import paceline
 from paceline.errors import PacelineError
 from paceline.profiling.environment import TAKEN, VARIABLE
 
+_PACKAGE = Path(__file__).parents[1]
 _STARTUP = Path(__file__).with_name("startup") / "sitecustomize.py"
 
 
@@ -35,7 +35,7 @@ def run(command: Sequence[str], options: str) -> int:
 def _environment(place: Path, options: str) -> dict[str, str]:
     """Python runs our sitecustomize first and finds this very Paceline, whichever environment it belongs to."""
     shutil.copy(_STARTUP, place / "sitecustomize.py")
-    (place / "paceline").symlink_to(Path(paceline.__file__).parent)
+    (place / "paceline").symlink_to(_PACKAGE)
     found = os.environ.get("PYTHONPATH")
     without = {name: value for name, value in os.environ.items() if name != TAKEN}
     return {**without, VARIABLE: options, "PYTHONPATH": f"{place}{os.pathsep}{found}" if found else str(place)}

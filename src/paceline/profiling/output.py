@@ -51,13 +51,18 @@ def recording_directory(order: Order, suffix: str) -> Path:
 def write_json(path: Path, content: object, *, durable: bool = True) -> None:
     """Beside, synced, renamed: readers see the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = part_of(path)
     with beside.open("w", encoding="utf-8") as file:
         json.dump(content, file, ensure_ascii=False, indent=4)
         file.flush()
         if durable:
             os.fsync(file.fileno())
     os.replace(beside, path)
+
+
+def part_of(path: Path) -> Path:
+    """A name for the file while it is written; containers on a shared directory may all have the same pid."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.part")
 
 
 def describe(recording: Path, order: Order, backend: str, *, version: str, spans: list[StepSpan]) -> None:
@@ -100,7 +105,7 @@ def add_steps(trace_view: Path, spans: list[StepSpan]) -> None:
     separator = "" if re.fullmatch(r"\[\s*\]", text) else ","
     events = ",".join(json.dumps(_step_event(span)) for span in spans)
     name = '{"name":"process_name","ph":"M","pid":0,"tid":0,"args":{"name":"Steps"}}'
-    beside = trace_view.with_name(f".{trace_view.name}.{os.getpid()}.part")
+    beside = part_of(trace_view)
     beside.write_text(f"{text[:-1]}{separator}{name},{events}]", encoding="utf-8")
     os.replace(beside, trace_view)
 

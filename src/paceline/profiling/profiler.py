@@ -109,9 +109,13 @@ class Profiler(TrainingCallback):
         self._recordings.close(self._metadata.values(), self._trace_ready)
 
     def analyse(self, *_: object, **__: object) -> None:
-        """Stop if still recording; results were written when the recording stopped (kept for scripts that call it)."""
+        """Stop if still recording, and analyse what no trace handler has analysed."""
+        if self._scheduled:
+            warn("The profiler has schedule. Please use 'on_trace_ready' to analyse data.")
+            return
         if self._running:
             self.stop()
+        self._recordings.analyse()
 
     def add_metadata(self, key: str, value: str) -> None:
         """Text that goes into profiler_metadata.json of every recording."""
@@ -148,13 +152,16 @@ class Profiler(TrainingCallback):
     # -- as a callback ------------------------------------------------------------------------------------------------
 
     def begin_step(self, number: int) -> None:
-        if self._window:
-            if self._recordings.current is None and self.step_num < self._window[0] and number > self._window[0]:
-                warn(
-                    f"training counted from step {self.step_num} to {number} in one stride, past start_step "
-                    f"{self._window[0]}: nothing is recorded. With data sinking use sink_size=1."
-                )
-            self._enter(number)
+        if self._window is None:
+            return
+        start, stop = self._window
+        if self._recordings.current is None and self.step_num < start < number:
+            kept = f"recorded are {number} to {stop}" if number <= stop else "nothing is recorded"
+            warn(
+                f"training counted from step {self.step_num} to {number} in one stride, past start_step {start}: {kept}. "
+                "With data sinking use sink_size=1."
+            )
+        self._enter(number)
 
     def end_step(self, number: int) -> None:
         if self._window:

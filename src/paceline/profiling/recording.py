@@ -92,6 +92,14 @@ class Recordings:
             return
         ready()
 
+    def analyse(self) -> None:
+        """What was recorded without being analysed, as `Profiler.analyse` is asked for."""
+        try:
+            for recording in self.written:
+                backend_named(self._asked).analyse(recording)
+        except _TROUBLE as error:
+            warn(f"The recording could not be analysed: {error}")
+
     def _open(self, order: Callable[[], Order], action: ProfilerAction, step: int) -> None:
         try:
             backend = backend_named(self._asked)

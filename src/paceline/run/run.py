@@ -25,6 +25,7 @@ from paceline.run.groups import infer_groups
 from paceline.run.index import Progress, fill
 from paceline.run.places import Source
 from paceline.run.store import open_store_at, store_directory
+from paceline.run.worked_out import WorkedOut
 from paceline.storage.tree import Tree, walk
 from paceline.tables import TABLES
 
@@ -148,8 +149,7 @@ class Run:
         self._scans, self._noticed = scans, None
         self._fill_notes()
         if changed & _SMALL:
-            self._fill_clock()
-            self._fill_inferred()
+            self._work_out()
             self.connection.execute(f"CREATE OR REPLACE TABLE members AS {views.MEMBERS}")
         for name in TABLE_NAMES:
             if name in changed or name in ("ranks", "links") or changed & _SMALL:
@@ -178,6 +178,14 @@ class Run:
                 notes[warning.rank].append(f"{warning.file}: {warning.message}" if warning.file else warning.message)
         self.connection.execute("CREATE OR REPLACE TABLE notes (rank BIGINT, note VARCHAR)")
         self._insert("notes", [(rank, "; ".join(texts)) for rank, texts in notes.items()])
+
+    def _work_out(self) -> None:
+        """Clocks and groups: minutes of work at thousands of ranks, so they are kept with the store."""
+        kept = WorkedOut(self._store.directory, self._scans["collectives"])
+        if not kept.recall(self.connection):
+            self._fill_clock()
+            self._fill_inferred()
+            kept.keep(self.connection)
 
     def _fill_clock(self) -> None:
         self.connection.execute("CREATE OR REPLACE TABLE clock (rank BIGINT, clock_offset BIGINT)")

@@ -29,6 +29,8 @@ _SMALL = 8 << 20
 _BATCH_BYTES = 8 << 20
 _GROUP = 16
 """Small files one thread takes at a time: handing over each by itself costs more than moving it."""
+_CROWD = 4
+"""From here on, small files are made visible together."""
 _MEMORY = 256 << 20
 """Bytes of pieces held at a time, over all threads."""
 
@@ -113,11 +115,15 @@ class Engine:
 
     def _small(self, group: Sequence[Move]) -> Callable[[], None]:
         at_once = self._source.batch
-        batches = [_Batch(self, group[start : start + at_once]) for start in range(0, len(group), at_once)]
+        together = len(group) >= _CROWD
+        starts = range(0, len(group), at_once)
+        batches = [_Batch(self, group[start : start + at_once], together=together) for start in starts]
 
         def run() -> None:
             for batch in batches:
                 batch.run()
+            for batch in batches:
+                batch.land()
 
         return run
 
@@ -167,8 +173,9 @@ class _Memory:
 class _Batch:
     """Small files that are read with one request."""
 
-    def __init__(self, engine: Engine, moves: Sequence[Move]) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, moves: Sequence[Move], *, together: bool = False) -> None:
+        self._engine, self._together = engine, together
+        self._staged: list[tuple[Move, Callable[[], Item]]] = []
         self._left = {move.item.key: move for move in moves}
 
     def run(self) -> None:
@@ -191,8 +198,20 @@ class _Batch:
     def _write(self, move: Move, data: Data) -> None:
         found = md5(data)
         self._check(move, found)
-        landed = self._engine._target.write(move.target, data, found)
-        self._engine.arrived(move, landed, counted=move.item.size)
+        target = self._engine._target
+        if self._together:
+            self._staged.append((move, target.stage(move.target, data, found)))
+        else:
+            self._engine.arrived(move, target.write(move.target, data, found), counted=move.item.size)
+
+    def land(self) -> None:
+        for move, land in self._staged:
+            try:
+                self._engine.arrived(move, land(), counted=move.item.size)
+            except TransientError:
+                _Batch(self._engine, [move]).run()
+            except StorageError as error:
+                self._engine.failed(move, error)
 
     def _check(self, move: Move, found: str) -> None:
         """Against what the source says of itself, where that is free."""

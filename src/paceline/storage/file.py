@@ -6,12 +6,15 @@ import errno
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial as bind
 from pathlib import Path
 
 from paceline.storage.checksum import composite, md5, part_count
 from paceline.storage.direct import DirectFile
+from paceline.storage.shared_sync import SharedSync, can_sync_whole, sync_whole
 from paceline.storage.store import (
     PARTIAL,
     ChangedError,
@@ -39,6 +42,10 @@ class FileStore:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.url = str(root)
+        self._syncs: dict[int, SharedSync] = {}
+        """By device: directories below may lie on other file systems."""
+        self._lock = threading.Lock()
+        self._together = can_sync_whole()
 
     def items(self, *, shallow: bool = False) -> Iterator[Item]:
         if self.root.is_dir():
@@ -52,37 +59,46 @@ class FileStore:
         return _item(key, info) if self._path(key).is_file() else None
 
     def read(self, item: Item, start: int, length: int) -> Data:
-        path = self._path(item.key)
-        with explained(path), path.open("rb", buffering=0) as file:
-            data = os.pread(file.fileno(), length, start)
-            # Looked at after reading: a writer that was at work meanwhile has moved the time or the size.
-            if _item(item.key, os.fstat(file.fileno())) != item or len(data) != length:
-                raise ChangedError(f"{path}: changed while it was read", hint="run again when its writer has finished")
+        path = f"{self.root}/{item.key}"
+        with explained(path):
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                data = os.pread(file, length, start)
+                # Looked at after reading: a writer that was at work meanwhile has moved the time or the size.
+                now = _item(item.key, os.fstat(file))
+            finally:
+                os.close(file)
+        if now != item or len(data) != length:
+            raise ChangedError(f"{path}: changed while it was read", hint="run again when its writer has finished")
         return data
 
     def read_many(self, items: Sequence[Item]) -> Iterator[tuple[Item, Data]]:
         return ((item, self.read(item, 0, item.size)) for item in items)
 
     def write(self, key: str, data: Data, md5: str) -> Item:
-        # Plain strings: paths as objects cost as much as the writing does when files are many and small.
-        path = f"{self.root}/{key}"
-        directory, _, name = path.rpartition("/")
-        # Named by content, so that two writers of the same bytes cannot disturb each other.
-        partial = f"{directory}/{partial_name(name, md5[:8])}"
-        with explained(Path(path)):
-            file = _create(directory, partial)
-            try:
-                try:
-                    write_all(file, data, 0)
-                    os.fsync(file)
-                    landed = _item(key, os.fstat(file))
-                finally:
-                    os.close(file)
+        path, partial = self._names(key, md5)
+        with explained(path), _removed_on_failure(partial):
+            info = _write_new(partial, data, sync=True)
+            os.replace(partial, path)
+        return _item(key, info)
+
+    def stage(self, key: str, data: Data, md5: str) -> Callable[[], Item]:
+        if not self._together:
+            landed = self.write(key, data, md5)
+            return lambda: landed
+        path, partial = self._names(key, md5)
+        with explained(path), _removed_on_failure(partial):
+            info = _write_new(partial, data, sync=False)
+        shared = self._shared_sync(info.st_dev, partial)
+        ticket = shared.ticket()
+
+        def land() -> Item:
+            with explained(path), _removed_on_failure(partial):
+                shared.reach(ticket)
                 os.replace(partial, path)
-            except OSError:
-                Path(partial).unlink(missing_ok=True)
-                raise
-            return landed
+            return _item(key, info)
+
+        return land
 
     def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = md5) -> FileUpload:
         path = self._path(key)
@@ -110,6 +126,19 @@ class FileStore:
 
     def _path(self, key: str) -> Path:
         return self.root / key
+
+    def _names(self, key: str, md5: str) -> tuple[str, str]:
+        """Where it goes, and where it is written first: named by content, so that two writers of the same bytes cannot
+        disturb each other. Plain strings: paths as objects cost as much as the writing when files are many and small."""
+        path = f"{self.root}/{key}"
+        directory, _, name = path.rpartition("/")
+        return path, f"{directory}/{partial_name(name, md5[:8])}"
+
+    def _shared_sync(self, device: int, path: str) -> SharedSync:
+        with self._lock:
+            if device not in self._syncs:
+                self._syncs[device] = SharedSync(bind(sync_whole, os.path.dirname(path)))  # noqa: PTH120
+            return self._syncs[device]
 
 
 class FileUpload:
@@ -187,13 +216,29 @@ def _scan(directory: Path, prefix: str, shallow: bool, above: tuple[tuple[int, i
             yield _item(key, entry.stat())
 
 
-def _create(directory: str, path: str) -> int:
+def _write_new(path: str, data: Data, *, sync: bool) -> os.stat_result:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     try:
-        return os.open(path, flags, 0o666)
+        file = os.open(path, flags, 0o666)
     except FileNotFoundError:
-        os.makedirs(directory, exist_ok=True)  # noqa: PTH103
-        return os.open(path, flags, 0o666)
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+        file = os.open(path, flags, 0o666)
+    try:
+        write_all(file, data, 0)
+        if sync:
+            os.fsync(file)
+        return os.fstat(file)
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _removed_on_failure(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        Path(path).unlink(missing_ok=True)
+        raise
 
 
 def _item(key: str, info: os.stat_result) -> Item:
@@ -240,7 +285,7 @@ def _md5_of(file: int, start: int, length: int) -> str:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explained(path: Path | str) -> Iterator[None]:
     """OSError as what it means for a transfer."""
     try:
         yield

@@ -11,10 +11,11 @@ says is checked against the stores before it is believed.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import threading
 from typing import Any
+
+import msgspec
 
 from paceline.storage.cache import cache_name, cache_root
 from paceline.storage.store import Item, Resume, StorageError
@@ -84,7 +85,7 @@ class Journal:
             os.close(file)
 
     def _append(self, fact: dict[str, Any]) -> None:
-        line = json.dumps(fact, separators=(",", ":")).encode() + b"\n"
+        line = msgspec.json.encode(fact) + b"\n"
         with self._lock:
             self._remember(fact)
             self._waiting.append(line)
@@ -97,7 +98,7 @@ class Journal:
 
     def _replay(self, line: bytes) -> None:
         try:
-            fact = json.loads(line)
+            fact = msgspec.json.decode(line)
             self._remember(fact)
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # torn by a crash: that piece is simply moved again
@@ -116,13 +117,13 @@ class Journal:
 
     def _compact(self) -> None:
         fresh = self.path.with_suffix(".new")
-        with fresh.open("w") as out:
+        with fresh.open("wb") as out:
             for key, (source, target) in self._done.items():
-                out.write(json.dumps({"done": key, "from": source, "to": target}) + "\n")
+                out.write(msgspec.json.encode({"done": key, "from": source, "to": target}) + b"\n")
             for key, (source, state) in self._begun.items():
-                out.write(json.dumps({"begun": key, "from": source, "state": state}) + "\n")
+                out.write(msgspec.json.encode({"begun": key, "from": source, "state": state}) + b"\n")
                 for number, checksum in self._parts.get(key, {}).items():
-                    out.write(json.dumps({"part": key, "number": number, "sum": checksum}) + "\n")
+                    out.write(msgspec.json.encode({"part": key, "number": number, "sum": checksum}) + b"\n")
         file = os.open(fresh, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         fcntl.flock(file, fcntl.LOCK_EX)
         os.replace(fresh, self.path)

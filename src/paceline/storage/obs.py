@@ -14,7 +14,7 @@ import ssl
 import threading
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from paceline.storage.access import Access, find_access
@@ -114,6 +114,10 @@ class ObsStore:
         headers = PutObjectHeader(md5=_base64(md5), contentLength=len(data))
         answer = self._call("putContent", self._key(key), content=io.BytesIO(data), headers=headers)
         return self.confirm(Item(key, len(data), answer.body.etag.strip('"')), md5)
+
+    def stage(self, key: str, data: Data, md5: str) -> Callable[[], Item]:
+        landed = self.write(key, data, md5)
+        return lambda: landed
 
     def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = md5) -> ObsUpload:
         done = self._parts(key, resume) if resume else None

@@ -149,6 +149,11 @@ class Store(Protocol):
         """A small object, whole, verified, visible in one step."""
         ...
 
+    def stage(self, key: str, data: Data, md5: str) -> Callable[[], Item]:
+        """`write` in two steps: calling what it returns makes the object visible. Those staged before the first call
+        reach the disk together."""
+        ...
+
     def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = ...) -> Upload:
         """`total` sums up parts where the store is local; others tell MD5s of their own."""
         ...

@@ -15,7 +15,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -68,9 +67,7 @@ def launch(plan: LaunchPlan, say: Callable[[str], None] | None = None) -> int:
 
         return launch_over_ssh(plan, say or _to_stderr)
     placement, table = place(plan)
-    with ExitStack() as stack:
-        signals = stack.enter_context(Signals())
-        keeper = stack.enter_context(Keeper(plan.grace))
+    with Signals() as signals, Keeper(plan.grace) as keeper:
         return _Job(plan, placement, table, keeper, say or _to_stderr).run(signals)
 
 
@@ -143,7 +140,7 @@ class _Job:
             if self._scheduler and self._ended(self._scheduler) and self._scheduler.code:
                 failed.append(self._scheduler)
             if failed:
-                return self._failure(failed, signals)
+                return self._failure(failed)
             running = [rank for rank in running if rank not in ended]
             number = signals.take() or (signal.SIGTERM if self._input_ended() else 0)
             if number in (signal.SIGUSR1, signal.SIGUSR2):
@@ -156,14 +153,14 @@ class _Job:
             time.sleep(_LOOK)
         return 0
 
-    def _failure(self, failed: list[RankProcess], signals: Signals) -> int:
+    def _failure(self, failed: list[RankProcess]) -> int:
         # Several may have ended between two looks: the one that fell silent first dragged the others along.
-        first = min(failed, key=lambda rank: rank.log.stat().st_mtime_ns)
-        others = [rank for rank in self._all() if rank.code is None]
-        self._end(signals)
-        self._output.copy()
+        first = min(failed, key=lambda rank: rank.silent_since)
+        others = sum(rank.code is None for rank in self._all())
         after = time.monotonic() - self._began
-        self._say(f"paceline: {first.name} failed after {after:.1f} s: {first.fate}; {_counted(len(others))} stopped")
+        stopping = f"; stopping {'1 other' if others == 1 else f'{others} others'}" if others else ""
+        self._output.copy()
+        self._say(f"paceline: {first.name} failed after {after:.1f} s: {first.fate}{stopping}")
         for rank in (rank for rank in failed if rank is not first):
             self._say(f"          {rank.name} failed with it: {rank.fate}")
         self._say(f"          its last lines ({first.log}):")
@@ -207,10 +204,6 @@ class _Job:
 def new_run_id() -> str:
     """Tells this start of a job from all others, for its ranks."""
     return secrets.token_hex(8)
-
-
-def _counted(others: int) -> str:
-    return "1 other" if others == 1 else f"{others} others"
 
 
 def _to_stderr(text: str) -> None:

@@ -11,7 +11,7 @@ from paceline.training.state import TrainingState
 
 
 def as_callback(monitors: Sequence[Monitor], *, ranks: Ranks | None = None, initial_step: int = 0) -> Any:
-    """A mindspore.Callback; initial_step: where a resumed training goes on from, if Model.train counts from 0 again."""
+    """A mindspore.Callback; initial_step: the global step a resumed training goes on from (Model.train does not tell it)."""
     from mindspore.train.callback import Callback
 
     bridge = _Bridge(list(monitors), ranks or _ranks(), initial_step)
@@ -50,20 +50,20 @@ class _Bridge:
     def begin(self, parameters: Any) -> None:
         state = self._state
         self._parameters = parameters
-        state.steps_per_epoch = int(parameters.batch_num or 0)
-        state.total_steps = int(parameters.epoch_num or 0) * state.steps_per_epoch
+        state.steps_per_epoch = int(parameters.get("batch_num") or 0)
+        # MindSpore counts epochs that are left, and steps from 0 again.
+        state.total_steps = self._first + int(parameters.get("epoch_num") or 0) * state.steps_per_epoch
         state.batch_size = _batch_size(parameters)
-        state.epoch = int(parameters.cur_epoch_num or 1)
-        if not self._first:
-            state.step = int(parameters.cur_step_num or 0)
-        network = parameters.network
+        if state.steps_per_epoch:
+            state.epoch = self._first // state.steps_per_epoch + 1
+        network = parameters.get("network")
         names = {parameter.name for parameter in network.get_parameters()} if network is not None else set()
         state.weights = lambda: self._values(names, inside=True)
         state.optimizer_state = lambda: self._values(names, inside=False)
         trainable = {p.name for p in parameters.train_network.get_parameters() if p.requires_grad}
         state.trainable = trainable.__contains__
         state.loss_of = lambda: _number(_output(self._parameters, 0))
-        state.learning_rate_of = lambda: _learning_rate(self._parameters.optimizer)
+        state.learning_rate_of = lambda: _learning_rate(self._parameters.get("optimizer"))
         for monitor in self._monitors:
             monitor.train_begin(state)
 
@@ -113,13 +113,13 @@ def _ranks() -> Ranks:
 
 
 def _batch_size(parameters: Any) -> int:
-    dataset = getattr(parameters, "train_dataset", None)
+    dataset = parameters.get("train_dataset")
     return int(dataset.get_batch_size()) if dataset is not None and hasattr(dataset, "get_batch_size") else 1
 
 
 def _output(parameters: Any, place: int) -> Any:
     """(loss, overflow, loss scale) of a cell with loss scaling; the loss alone otherwise."""
-    outputs = parameters.net_outputs
+    outputs = parameters.get("net_outputs")
     if isinstance(outputs, tuple | list):
         return outputs[place] if place < len(outputs) and hasattr(outputs[place], "asnumpy") else None
     return outputs if place == 0 and hasattr(outputs, "asnumpy") else None
@@ -133,4 +133,5 @@ def _learning_rate(optimizer: Any) -> float | None:
     rate = getattr(optimizer, "learning_rate", None)
     if getattr(optimizer, "dynamic_lr", False) or getattr(optimizer, "is_group_lr", False):
         return None  # a schedule: computing it here would run a graph
-    return _number(rate) if hasattr(rate, "asnumpy") else None
+    # float32: 0.01, not 0.009999999776482582
+    return float(f"{_number(rate):.7g}") if hasattr(rate, "asnumpy") else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +87,17 @@ def on_modelarts(environ: Mapping[str, str]) -> tuple[int, Nodes] | None:
             f"a ModelArts job of {count} hosts without VC_WORKER_HOSTS", hint="give --master-addr yourself"
         )
     return cards, Nodes(count, int(index), first or None)
+
+
+def meet_where_the_platform_says(environ: MutableMapping[str, str]) -> None:
+    """For torch on ModelArts' own ranks, which know their number but not where to meet."""
+    if "MASTER_ADDR" in environ:
+        return
+    platform = on_modelarts(environ)
+    if platform is None:
+        raise UsageError("several ranks without MASTER_ADDR", hint="start them with paceline launch, or torchrun")
+    environ["MASTER_ADDR"] = platform[1].master_address or "127.0.0.1"
+    environ.setdefault("MASTER_PORT", str(MASTER_PORT))
 
 
 def platform_table(environ: Mapping[str, str]) -> Path | None:

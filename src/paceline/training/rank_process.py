@@ -61,11 +61,22 @@ class RankProcess:
         name = _signal_name(self.code - 128)
         return f"killed by {name}" + (" (out of memory? see dmesg)" if name == "SIGKILL" else "")
 
+    @property
+    def silent_since(self) -> int:
+        """When it last said something, in nanoseconds."""
+        try:
+            return self.log.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0  # somebody tidied its log away
+
     def last_lines(self, count: int = 20) -> list[str]:
-        with self.log.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(self.first_byte, size - 64 * 1024))
-            return file.read().decode(errors="replace").splitlines()[-count:]
+        try:
+            with self.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(self.first_byte, size - 64 * 1024))
+                return file.read().decode(errors="replace").splitlines()[-count:]
+        except FileNotFoundError:
+            return ["(the log was removed)"]
 
 
 class Keeper:
@@ -73,7 +84,11 @@ class Keeper:
 
     def __init__(self, grace: float) -> None:
         command = [sys.executable, "-I", keeper.__file__, str(grace)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, text=True)
+        # Not our output: whoever reads it to its end would wait for the keeper too.
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True, text=True
+        )
 
     def __enter__(self) -> Keeper:
         return self

@@ -8,9 +8,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from paceline.errors import PacelineError
 from paceline.storage.location import is_remote
@@ -27,8 +28,22 @@ from paceline.training.uploads import Leftover, Patience, Uploader, tell_leftove
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_URL_VARIABLE = "REMOTE_SAVE_URL"
 _PLEASE = "please input"
 """How MindFormers' shipped YAML files begin the value of remote_save_url."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """As cloud_session explains them."""
+
+    requirements: bool | str | Path = False
+    input_dir: str | Path | None = None
+    input_timeout: float = 7200.0
+    deadline: float = 600.0
+    sigterm_grace: float = 10.0
+    strict: bool = False
+    patience: Patience = field(default_factory=Patience)
 
 
 class CloudSession:
@@ -38,9 +53,16 @@ class CloudSession:
         train(session.inputs["train_dataset_dir"], session.outputs)
     """
 
-    def __init__(self, output_dir: str | Path | None, remote_save_url: str | None,
-                 inputs: Mapping[str, str | Path | Input | None], **options: Any) -> None:  # fmt: skip
-        self.ranks: Ranks = options["ranks"] or Ranks.from_environment()
+    def __init__(
+        self,
+        output_dir: str | Path | None,
+        remote_save_url: str | None,
+        inputs: Mapping[str, str | Path | Input | None],
+        *,
+        ranks: Ranks | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.ranks = ranks or Ranks.from_environment()
         self.outputs = OutputTree(default_root(output_dir))
         self.remote_save_url = _url(remote_save_url)
         self.inputs: dict[str, Path] = {}
@@ -52,11 +74,12 @@ class CloudSession:
         self.leftovers: list[Leftover] = []
         """After the end: what did not reach remote_save_url."""
         self._wanted = {name: _input(value) for name, value in inputs.items() if value}
-        self._options = options
+        self._settings = settings or Settings()
         self._meeting: Meeting | None = None
         self._signals: TermSignal | None = None
         self._began = time.time()
         self._once = threading.Lock()
+        self._url_before: str | None = None
 
     def __enter__(self) -> CloudSession:
         self._began = time.time()
@@ -65,14 +88,16 @@ class CloudSession:
         log.info("outputs: %s → %s", self.outputs.root, self.remote_save_url or "they stay here (no remote_save_url)")
         try:
             if self.remote_save_url:
-                os.environ.setdefault("REMOTE_SAVE_URL", self.remote_save_url)
-                patience = self._options["patience"] or Patience()
-                self.uploader = Uploader(self.outputs, self.remote_save_url, self.ranks, patience=patience)
+                self._url_before = os.environ.get(_URL_VARIABLE)
+                os.environ[_URL_VARIABLE] = self.remote_save_url  # for scripts and callbacks that look there
+                self.uploader = Uploader(
+                    self.outputs, self.remote_save_url, self.ranks, patience=self._settings.patience
+                )
             self._meet()
         except BaseException:
             self._leave()
             raise
-        self._signals = TermSignal(self._finish, self._options["sigterm_grace"])
+        self._signals = TermSignal(self._finish, self._settings.sigterm_grace)
         self._signals.install()
         return self
 
@@ -94,7 +119,7 @@ class CloudSession:
             self._leave()
         if problem is not None and error is None:
             raise problem
-        if self.leftovers and self._options["strict"] and error is None:
+        if self.leftovers and self._settings.strict and error is None:
             raise PacelineError(
                 f"{len(self.leftovers)} files did not reach {self.remote_save_url}", hint="they are listed in the log"
             )
@@ -106,7 +131,7 @@ class CloudSession:
         @functools.wraps(function)
         def wrapped(*words: P.args, **options: P.kwargs) -> R:
             again = CloudSession(
-                self.outputs.root, self.remote_save_url, self._wanted, **{**self._options, "ranks": self.ranks}
+                self.outputs.root, self.remote_save_url, self._wanted, ranks=self.ranks, settings=self._settings
             )
             with again:
                 if wants:
@@ -123,15 +148,15 @@ class CloudSession:
         self.inputs = {
             name: local_path(name, wanted.location) for name, wanted in self._wanted.items() if name not in remote
         }
-        requirements = _requirements(self._options["requirements"])
+        requirements = _requirements(self._settings.requirements)
         if not (remote or requirements or (self.remote_save_url and self.ranks.local_size > 1)):
             return
-        timeout: float = self._options["input_timeout"]
+        timeout = self._settings.input_timeout
 
         def work(tell: Callable[[str], None]) -> dict[str, str]:
             if requirements:
                 install_requirements(requirements, tell)
-            return fetch_all(remote, Path(self._options["input_dir"] or input_root()), tell, timeout)
+            return fetch_all(remote, Path(self._settings.input_dir or input_root()), tell, timeout)
 
         subject = (
             f"{self.outputs.root}\n{self.remote_save_url}\n{sorted(self._wanted.items(), key=str)}\n{requirements}"
@@ -145,9 +170,8 @@ class CloudSession:
         """Once, from whichever thread comes first."""
         if self.uploader is None or not self._once.acquire(blocking=False):
             return
-        deadline: float = self._options["deadline"]
         self._log.flush()
-        self.leftovers = bring_home(self.uploader, self._meeting, deadline=deadline, since=self._began)
+        self.leftovers = bring_home(self.uploader, self._meeting, deadline=self._settings.deadline, since=self._began)
         if self.leftovers:
             tell_leftovers(self.leftovers, self.uploader.url)
         elif self.ranks.is_leader:
@@ -158,6 +182,10 @@ class CloudSession:
             self._meeting.end()
         if self._signals is not None:
             self._signals.remove()
+        if self.remote_save_url and self._url_before is None:
+            os.environ.pop(_URL_VARIABLE, None)
+        elif self._url_before is not None:
+            os.environ[_URL_VARIABLE] = self._url_before
         self._log.close()
 
 
@@ -186,11 +214,9 @@ def cloud_session(
     sigterm_grace    seconds for the training loop to get out after SIGTERM, before outputs are brought home without it
     strict           outputs that did not arrive are an error, if training itself had none
     """
-    return CloudSession(
-        output_dir, remote_save_url or os.environ.get("REMOTE_SAVE_URL"), inputs or {}, requirements=requirements,
-        input_dir=input_dir, input_timeout=input_timeout, deadline=deadline, sigterm_grace=sigterm_grace, strict=strict,
-        ranks=ranks, patience=patience,
-    )  # fmt: skip
+    settings = Settings(requirements, input_dir, input_timeout, deadline, sigterm_grace, strict, patience or Patience())
+    url = remote_save_url or os.environ.get(_URL_VARIABLE)
+    return CloudSession(output_dir, url, inputs or {}, ranks=ranks, settings=settings)
 
 
 def _url(text: str | None) -> str | None:

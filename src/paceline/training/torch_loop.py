@@ -32,8 +32,11 @@ def load_torch_state(
     """NumPy arrays of a checkpoint that torch_state described, into the model and the optimizer."""
     import torch
 
+    def tensor(value: Any) -> torch.Tensor:
+        return torch.tensor(value) if not isinstance(value, torch.Tensor) else value
+
     own = _plain(model).state_dict()
-    _plain(model).load_state_dict({name: torch.as_tensor(values[name]).reshape(own[name].shape) for name in own})
+    _plain(model).load_state_dict({name: tensor(values[name]).reshape(own[name].shape) for name in own})
     if optimizer is None:
         return
     state = optimizer.state_dict()
@@ -42,7 +45,7 @@ def load_torch_state(
         suffix = f".{name}"
         found = {key[: -len(suffix)]: value for key, value in values.items() if key.endswith(suffix) and key not in own}
         if found and id(parameter) in numbers:
-            state["state"][numbers[id(parameter)]] = {key: torch.as_tensor(value) for key, value in found.items()}
+            state["state"][numbers[id(parameter)]] = {key: tensor(value) for key, value in found.items()}
     optimizer.load_state_dict(state)
 
 

@@ -44,6 +44,8 @@ class Place(Protocol):
         """These bytes, or b"" when the file was replaced or removed meanwhile: the next look will tell."""
         ...
 
+    def close(self) -> None: ...
+
 
 def open_place(source: str | Path) -> Place:
     if is_remote(source):
@@ -75,6 +77,9 @@ class LocalPlace:
         except FileNotFoundError:
             return b""
 
+    def close(self) -> None:
+        pass
+
 
 class StoredPlace:
     """A bucket or another host: objects are replaced by longer ones, so only their new ends are fetched."""
@@ -93,3 +98,6 @@ class StoredPlace:
             return bytes(self._store.read(file.item, start, length))
         except (ChangedError, MissingError):
             return b""
+
+    def close(self) -> None:
+        self._store.close()

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.watch.judge import RankView, View
+from paceline.watch.ranks import Event
 
 SCHEMA = "paceline.watch/1"
 _TOLD = ("stall", "exception", "sigterm", "lost")
@@ -21,7 +22,7 @@ def headline(view: View) -> str:
     """step 412 · 51.3 ms a step, 2 % slower than before · slowest rank 2 (vm): own work 30.4 ms, peers 18.8, +61 %."""
     text = f"step {view.step} · {view.step_ms:.1f} ms a step"
     if abs(view.trend) >= 0.01:
-        text += f", {abs(view.trend):.0%} {'slower' if view.trend > 0 else 'faster'} than before"
+        text += f", {abs(view.trend) * 100:.0f} % {'slower' if view.trend > 0 else 'faster'} than before"
     slowest = view.ranks[0]
     if len(view.ranks) > 1 and not math.isnan(slowest.excess):
         text += f" · slowest {named(slowest)}: {_against(slowest)}{'' if slowest.chronic else ', within noise'}"
@@ -41,11 +42,7 @@ def notices(view: View) -> list[str]:
     elif silent:
         told += [f"{named(rank)} stopped writing {rank.silent_s:.0f} s ago, after step {rank.step}" for rank in silent]
     for rank in sorted(view.ranks, key=lambda rank: rank.rank):
-        told += [
-            f"{named(rank)}: {e.kind} in step {e.step}{': ' if e.text else ''}{e.text}"
-            for e in rank.events
-            if e.kind in _TOLD
-        ]
+        told += [f"{named(rank)}: {_told(event)}" for event in rank.events if event.kind in _TOLD]
     return told
 
 
@@ -88,6 +85,10 @@ def named(rank: RankView) -> str:
     return f"rank {rank.rank} ({rank.host})" if rank.host else f"rank {rank.rank}"
 
 
+def _told(event: Event) -> str:
+    return f"{event.kind} in step {event.step}{': ' if event.text else ''}{event.text}"
+
+
 def _title(view: View) -> str:
     job = f"job {view.job} · " if view.job else ""
     return f"{job}{len(view.ranks)} of {view.world_size} ranks · medians of the last {view.window} steps, slowest first"
@@ -102,7 +103,7 @@ def _ms(value: float) -> str:
 
 
 def _percent(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:+.0%}".replace("%", " %")
+    return "–" if math.isnan(value) else f"{round(100 * value):+d} %"
 
 
 def _number(value: float) -> float | None:

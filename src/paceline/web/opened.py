@@ -31,6 +31,7 @@ from paceline.run.engines.processes import Processes
 from paceline.run.index import Reading
 from paceline.run.run import Run
 from paceline.storage.tree import walk
+from paceline.web.answers import Answers
 from paceline.web.catalogue import FoundRun, inside
 from paceline.web.lanes import Lanes, build_lanes
 from paceline.web.snapshot import Snapshot, make_snapshot
@@ -82,6 +83,7 @@ class OpenRun:
         """Why there is no diagnosis."""
         self._report: ReportData | None = None
         self._documents: dict[str, bytes] = {}
+        self.answers = Answers()
         self._lanes: Lanes | None = None
         self._answers: dict[tuple[str, ...], object] = {}
         self._run: Run | None = None

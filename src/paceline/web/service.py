@@ -122,7 +122,14 @@ BINARY: dict[int | str, dict[str, Any]] = {
 
 
 async def ask(request: Request, opened: OpenRun, question: Callable[[Snapshot], Result]) -> Result:
-    return await the_service(request).work.ask(request, opened, question)
+    """Answer a question about a run's tables; one that was asked before, with these very parameters, at once."""
+    asked = f"{request.url.path}?{request.url.query}"
+    opened.used = time.monotonic()
+    known: Result | None = opened.answers.get(asked)
+    if known is None:
+        known = await the_service(request).work.ask(request, opened, question)
+        opened.answers.put(asked, known)
+    return known
 
 
 def json_bytes(value: object) -> Response:

@@ -9,7 +9,6 @@ groups that run the same collective are compared instead.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Link, Subject
 from paceline.analysis.fixes import faster_transfers
+from paceline.analysis.link_classes import SlowLink, has_links, slow_by_class
 
 SLOW = 0.8
 """A slow link reaches at most this share of its class."""
@@ -26,77 +26,20 @@ LONG_NS = 200_000
 """A step's traffic below this says nothing about bandwidth."""
 PERSISTENT = 0.6
 
-_LINKS = """
-    WITH sizes AS (SELECT "group", count(*) AS size FROM groups GROUP BY "group")
-    SELECT transfers.src, transfers.dst, transport, coalesce(name, ''), coalesce(size, 0), transfers."group", step,
-           sum(bytes), sum(duration)
-    FROM transfers LEFT JOIN sizes USING ("group")
-    WHERE src <> dst AND transport <> 'LOCAL' AND scope = 'global' AND duration > 0
-    GROUP BY ALL
-"""
-
-
-@dataclass
-class _Traffic:
-    """One link under one kind of message."""
-
-    group: str | None
-    bytes: float = 0.0
-    time: float = 0.0
-    rates: list[float] | None = None
-
-    @property
-    def rate(self) -> float:
-        return self.bytes / self.time if self.time else 0.0
-
 
 def slow_links(case: Case) -> list[Finding]:
-    classes = _classes(case)
-    if not classes:
+    if not has_links(case.run):
         return _slow_groups(case)
-    worst: dict[Link, tuple[float, _Traffic, float]] = {}
-    for traffic in classes.values():
-        for link, reference, mine in _outliers(traffic):
-            ratio = mine.rate / reference
-            if link not in worst or ratio < worst[link][0]:
-                worst[link] = (ratio, mine, reference)
-    return [_finding(case, link, mine, reference) for link, (_, mine, reference) in worst.items()]
+    worst: dict[Link, SlowLink] = {}
+    for found in slow_by_class(case.run, slow=SLOW, few=FEW_BYTES, often=PERSISTENT):
+        link = Link(found.src, found.dst, found.transport)
+        if link not in worst or found.rate / found.reference < worst[link].rate / worst[link].reference:
+            worst[link] = found
+    return [_finding(case, link, found) for link, found in worst.items()]
 
 
-def _classes(case: Case) -> dict[tuple[str, str, int], dict[Link, _Traffic]]:
-    """(transport, operator, group size) → link → traffic."""
-    classes: dict[tuple[str, str, int], dict[Link, _Traffic]] = defaultdict(dict)
-    for src, dst, transport, name, size, group, _, moved, time in case.rows(_LINKS):
-        kind = name if name.endswith("-total") else name.partition("_")[0] + str(round(np.log2(max(1, moved))))
-        traffic = classes[transport, kind, size].setdefault(Link(src, dst, transport), _Traffic(group, rates=[]))
-        traffic.bytes += float(moved)
-        traffic.time += float(time)
-        if traffic.rates is not None:
-            traffic.rates.append(float(moved) / float(time))
-    return classes
-
-
-def _outliers(links: dict[Link, _Traffic]) -> list[tuple[Link, float, _Traffic]]:
-    usual = float(np.median([traffic.bytes for traffic in links.values()]))
-    alike = {link: t for link, t in links.items() if usual / 4 <= t.bytes <= usual * 4 and t.bytes >= FEW_BYTES}
-    if len(alike) < 3:
-        return []
-    rates = np.array([traffic.rate for traffic in alike.values()])
-    # The fast half is the class: a fault makes links slower, never faster.
-    fast = np.sort(rates)[len(rates) // 2 :]
-    reference = float(np.median(fast))
-    noise = 1.4826 * float(np.median(np.abs(fast - reference))) / reference
-    limit = min(SLOW, 1 - 6 * noise)
-    found = []
-    for link, traffic in alike.items():
-        persistent = np.mean([rate < limit * reference for rate in traffic.rates or []])
-        if traffic.rate < limit * reference and persistent >= PERSISTENT:
-            found.append((link, reference, traffic))
-    # When a large part of a class is slow, the class is mixed, not broken.
-    return found if len(found) <= max(1, len(alike) // 3) else []
-
-
-def _finding(case: Case, link: Link, traffic: _Traffic, reference: float) -> Finding:
+def _finding(case: Case, link: Link, traffic: SlowLink) -> Finding:
+    reference = traffic.reference
     events = case.line.events
     ends = {case.places[i].rank: i for i in range(len(case.places))}
     members = np.isin(events.rank, [ends.get(link.src, -1), ends.get(link.dst, -1)])

@@ -11,7 +11,6 @@ from paceline.bench.result import Measurement, Result
 
 _WIDTH, _HEIGHT = 720, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 16, 34, 34
-_MOST_BARS = 256
 _MOST_LABELS = 12
 
 
@@ -34,7 +33,6 @@ def scaling_chart(sizes: Sequence[Measurement], language: str) -> str:
 
 def bars(names: Sequence[str], values: Sequence[float], culprits: set[str], title: str) -> str:
     """One bar each; culprits red and nothing else red."""
-    names, values = names[:_MOST_BARS], values[:_MOST_BARS]
     frame = _Frame(len(values), max(values))
     step = (frame.right - frame.left) / len(values)
     every = max(1, len(values) // _MOST_LABELS)

@@ -55,7 +55,7 @@ def _size_row(size: Measurement) -> tuple[str, ...]:
         str(size.throughput.count),
         number(size.throughput.mean),
         number(size.throughput.deviation),
-        number(size.throughput.mean / size.ranks),
+        number(size.per_rank),
         percent(size.efficiency),
         number(step),
         number(size.accuracy.mean if size.accuracy else None),
@@ -115,20 +115,29 @@ def _findings(size: Measurement, language: str) -> Iterator[str]:
 
 
 def _cards(result: Result, language: str) -> Section | None:
-    """By card where there are few, as a chart anyway."""
+    """All of them where they are few, else the slowest."""
     size = result.largest
-    by_node = [[fmean(each.cards[n][c] for each in size.repetitions) for c in range(len(cards))]
-               for n, cards in enumerate(size.repetitions[0].cards)]  # fmt: skip
-    several = len(by_node) > 1
-    names = [f"{n}/{c}" if several else str(c) for n, cards in enumerate(by_node) for c in range(len(cards))]
-    values = [value for cards in by_node for value in cards]
-    if len(values) < 2:
+    means = _card_means(size)
+    if len(means) < 2:
         return None
+    said = word("cards_chart", language)
+    if len(means) > _MOST_CARDS:
+        said = word("cards_slowest", language, n=_MOST_CARDS, all=len(means))
+        means = sorted(means, key=lambda card: card[1])[:_MOST_CARDS]
     slow = {each.name.replace("node ", "").replace(" card ", "/") for each in size.outliers if each.kind == "rank"}
-    rows = tuple((name, number(value)) for name, value in zip(names, values, strict=True))[:_MOST_CARDS]
+    rows = tuple((name, number(value)) for name, value in means)
     table = Table((word("card", language), word("throughput", language)), rows)
-    chart = bars(names, values, slow, word("cards_chart", language))
-    return Section(word("cards", language), (word("cards_chart", language),), table, chart)
+    chart = bars([name for name, _ in means], [value for _, value in means], slow, said)
+    return Section(word("cards", language), (said,), table, chart)
+
+
+def _card_means(size: Measurement) -> list[tuple[str, float]]:
+    """Name (node/card, or rank) and throughput, mean over the repetitions."""
+    nodes = size.repetitions[0].cards
+    return [
+        (f"{n}/{c}" if len(nodes) > 1 else str(c), fmean(each.cards[n][c] for each in size.repetitions))
+        for n, cards in enumerate(nodes) for c in range(len(cards))
+    ]  # fmt: skip
 
 
 def _energy(result: Result, language: str) -> Section:

@@ -55,7 +55,7 @@ def to_html(page: Page) -> str:
         policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
         title=escape(page.title),
         style=_STYLE,
-        headline=escape(page.headline),
+        headline=escape(page.headline).replace(" %", "&nbsp;%"),
         sections="\n".join(_section(section) for section in page.sections),
     )
 

@@ -81,6 +81,7 @@ _WORDS = {
     "ideal": ("perfect scaling", "理想扩展"),
     "measured": ("measured", "实测"),
     "cards_chart": ("Throughput of every card, mean over the runs", "各卡吞吐（多次运行均值）"),
+    "cards_slowest": ("The slowest {n} of {all:,} cards, mean over the runs", "{all:,} 张卡中最慢的 {n} 张（多次运行均值）"),
     "empty": ("Nothing was benchmarked here yet: paceline bench run", "尚无记录：paceline bench run"),
     "warnings": ("Warnings", "警告"),
     "last_change": ("vs. the one before", "较前一次"),

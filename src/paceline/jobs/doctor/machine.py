@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ _EVICTED = 0.9
 def versions(job: JobDescription | None) -> Iterator[Check]:
     """What is installed, without importing it; what the job needs here and is not."""
     found = {name: _version(name) for name in _PACKAGES}
-    said = ", ".join(f"{name} {number}" for name, number in found.items() if number)
+    said = ", ".join(f"{name} {number}" for name, number in [*found.items(), ("CANN", _cann())] if number)
     yield good("versions", f"Python {platform.python_version()}, {said}", f"Python {platform.python_version()}，{said}")
     if job is None:
         return
@@ -82,6 +84,17 @@ def slurm() -> Iterator[Check]:
     else:
         said = "; ".join(done.stdout.split("\n")).strip("; ")
         yield good("slurm", f"partitions (nodes, state): {said}", f"分区（节点数、状态）：{said}")
+
+
+def _cann(root: Path | None = None) -> str:
+    """Of the toolkit that training would load; empty where there is none."""
+    home = root or Path(os.environ.get("ASCEND_HOME_PATH") or "/usr/local/Ascend/ascend-toolkit/latest")
+    for file in [home / "version.cfg", *home.glob("*/ascend_toolkit_install.info")]:
+        if file.is_file() and (
+            match := re.search(r"version=\[?(?:[\w.]+:)?([\w.]+)", file.read_text(errors="replace"))
+        ):
+            return match[1]
+    return ""
 
 
 def _version(name: str) -> str:

@@ -19,6 +19,8 @@ from paceline.storage.secret import redact
 from paceline.storage.store import DeniedError, MissingError, StorageError, ThrottledError, TransientError
 
 _TIMEOUT = (10, 60)
+_BACKOFF = Backoff(first=0.5, most=5.0, patience=20.0)
+"""For one request; whoever follows a job asks again after that, for as long as it takes."""
 _PAGE = 50
 
 
@@ -53,7 +55,7 @@ class Cloud:
         if find_spec("huaweicloudsdkmodelarts") is None:
             raise UsageError("huaweicloudsdkmodelarts is not installed", hint="pip install 'paceline[modelarts]'")
         self._wanted = wanted
-        self._backoff = backoff or Backoff(first=0.5, most=10.0, patience=60.0)
+        self._backoff = backoff or _BACKOFF
         self._place: Place | None = None
         self._client: Any = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,21 +20,25 @@ from paceline.storage.transfer import Options, transfer
 _OFFSETS = ".synced.json"
 
 
+class _Synced(msgspec.Struct, frozen=True):
+    """How far a worker's log was brought."""
+
+    there: int = 0
+    here: int = 0
+    """Size of our file then; what is longer was being written when somebody was killed."""
+
+
 def pull(cloud: Cloud, handle: JobHandle, tasks: list[str]) -> None:
     """Append what each worker said since; two followers at once do not write the same lines twice."""
     with _alone(handle.logs):
         seen = _seen(handle.logs)
         for number, task in enumerate(tasks):
-            path = handle.logs / handle.log_name(number)
+            path, synced = handle.logs / handle.log_name(number), seen.get(task, _Synced())
             try:
-                new, size = _from_preview(cloud, handle, task, seen.get(task, 0))
+                new, there = _from_preview(cloud, handle, task, synced.there)
             except MissingError:
-                new, size = _from_bucket(handle, number, seen.get(task, 0))
-            if new:
-                with path.open("ab") as file:
-                    file.write(new)
-            seen[task] = size
-            # After every worker: what is in its file is never asked for again.
+                new, there = _from_bucket(handle, number, synced.there)
+            seen[task] = _Synced(there, _append(path, new, synced.here))
             write_whole(handle.logs / _OFFSETS, msgspec.json.encode(seen).decode())
 
 
@@ -42,13 +47,25 @@ def fetch_whole(handle: JobHandle, tasks: list[str]) -> None:
     if not handle.log_url:
         return
     with _alone(handle.logs), _store(handle.log_url) as store:
-        for number, _ in enumerate(tasks):
+        seen = _seen(handle.logs)
+        for number, task in enumerate(tasks):
             name = handle.log_name(number)
             item = store.stat(name)
             path = handle.logs / name
             if item is not None and item.size > (path.stat().st_size if path.exists() else -1):
                 only = Options(rule=lambda key, name=name: key == name)  # type: ignore[misc]
                 transfer(handle.log_url, handle.logs, only).raise_failures()
+                seen[task] = _Synced(item.size, item.size)
+        write_whole(handle.logs / _OFFSETS, msgspec.json.encode(seen).decode())
+
+
+def _append(path: Path, new: bytes, size: int) -> int:
+    with path.open("ab") as file:
+        file.truncate(size)
+        file.write(new)
+        file.flush()
+        os.fsync(file.fileno())
+    return size + len(new)
 
 
 def _from_preview(cloud: Cloud, handle: JobHandle, task: str, seen: int) -> tuple[bytes, int]:
@@ -72,9 +89,9 @@ def _from_bucket(handle: JobHandle, number: int, seen: int) -> tuple[bytes, int]
         return bytes(store.read(item, seen, item.size - seen)), item.size
 
 
-def _seen(logs: Path) -> dict[str, int]:
+def _seen(logs: Path) -> dict[str, _Synced]:
     try:
-        return msgspec.json.decode((logs / _OFFSETS).read_bytes(), type=dict[str, int])
+        return msgspec.json.decode((logs / _OFFSETS).read_bytes(), type=dict[str, _Synced])
     except FileNotFoundError:
         return {}
 

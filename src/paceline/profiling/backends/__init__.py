@@ -29,6 +29,9 @@ class Backend(Protocol):
     def finish(self, spans: list[StepSpan], metadata: dict[str, object]) -> Path:
         """Stop and write; the directory of the recording."""
 
+    def analyse(self, recording: Path) -> None:
+        """Analyse what was only recorded; nothing to do where that has happened."""
+
     def abandon(self) -> None:
         """Stop what only warmed up: there is nothing to write."""
 

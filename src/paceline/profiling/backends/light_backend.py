@@ -44,6 +44,9 @@ class LightBackend:
         self._recorder = None
         return directory
 
+    def analyse(self, recording: Path) -> None:
+        """Its tables were written when it closed."""
+
     def abandon(self) -> None:
         """Nothing was started for a warm-up."""
 
@@ -57,6 +60,7 @@ class LightBackend:
             job=identity.job or None,
             steps=MOST_STEPS,
             first_step=self._step,
+            warm_up=0,  # exactly the steps that were asked for
         ).start()
 
 

@@ -46,13 +46,19 @@ class MindSporeBackend:
         self._profile.step()
         self._profile.stop()
         self._profile = None
-        recording = newest_directory(self._order.directory, "ms")
+        recording = newest_directory(self._order, "ms")
         trace = recording / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
         if trace.exists():
             add_steps(trace, spans)
         add_metadata(recording, metadata)
         describe(recording, self._order, self.name, version=_version(), spans=spans)
         return recording
+
+    def analyse(self, recording: Path) -> None:
+        if not (recording / "ASCEND_PROFILER_OUTPUT").exists():
+            from mindspore.profiler.profiler import analyse
+
+            analyse(str(recording))
 
     def abandon(self) -> None:
         self._profile.stop()

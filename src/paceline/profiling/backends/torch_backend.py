@@ -6,6 +6,7 @@ torch_npu writes its own `_ascend_pt` directory.
 
 from __future__ import annotations
 
+import inspect
 import json
 import mmap
 import os
@@ -16,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from paceline.profiling.backends.fresh import newest_directory
-from paceline.profiling.options import Options, ProfilerActivity
+from paceline.profiling.options import AicoreMetrics, Options, ProfilerActivity
 from paceline.profiling.output import Order, StepSpan, add_metadata, describe, recording_directory
 from paceline.profiling.scheduling import ProfilerAction
 
@@ -58,10 +59,15 @@ class TorchBackend:
         assert self._order is not None
         for key, value in metadata.items():
             self._profile.add_metadata_json(key, json.dumps(value))
-        if not _ascend():
+        if _ascend():
+            # From "record and save" to "none" is the one way out on which torch_npu saves without complaint.
+            self._profile.current_action = _library().ProfilerAction.RECORD_AND_SAVE
+            self._action = ProfilerAction.NONE
+            self._profile.step()
+        else:
             self._say_rank()
         self._profile.__exit__(None, None, None)
-        recording = self._directory or newest_directory(self._order.directory, "pt")
+        recording = self._directory or newest_directory(self._order, "pt")
         if self._directory:
             unfinished = bool(spans) and spans[-1].step != self._step
             _export(self._profile, recording, self._order, unfinished=self._step if unfinished else None)
@@ -69,6 +75,12 @@ class TorchBackend:
         add_metadata(recording, metadata)
         describe(recording, self._order, self.name, version=_version(), spans=spans)
         return recording
+
+    def analyse(self, recording: Path) -> None:
+        if _ascend() and not (recording / "ASCEND_PROFILER_OUTPUT").exists():
+            from torch_npu.profiler.profiler import analyse
+
+            analyse(str(recording))
 
     def abandon(self) -> None:
         self._profile.__exit__(None, None, None)
@@ -137,13 +149,6 @@ def _ascend_arguments(order: Order) -> dict[str, Any]:
     """torch_npu's names for the same things; its handler writes and, if asked, analyses."""
     npu, options = _library(), order.options
     activities = {ProfilerActivity.CPU: npu.ProfilerActivity.CPU, ProfilerActivity.NPU: npu.ProfilerActivity.NPU}
-    experimental = npu._ExperimentalConfig(
-        profiler_level=getattr(npu.ProfilerLevel, options.profiler_level.name.replace("LevelNone", "Level_none")),
-        aic_metrics=getattr(npu.AiCMetrics, options.aic_metrics.name),
-        l2_cache=options.l2_cache,
-        data_simplification=options.data_simplification,
-        export_type=[getattr(npu.ExportType, each.name) for each in options.export_type],
-    )
     return {
         "activities": [activities[each] for each in options.activities if each in activities],
         "record_shapes": options.record_shapes,
@@ -152,8 +157,31 @@ def _ascend_arguments(order: Order) -> dict[str, Any]:
         "on_trace_ready": npu.tensorboard_trace_handler(
             str(order.directory), order.worker, order.analyse, order.asynchronous
         ),
-        "experimental_config": experimental,
+        "experimental_config": _experimental(npu, options),
     }
+
+
+def _experimental(npu: Any, options: Options) -> Any:
+    """What this version of torch_npu knows; the rest it records as it does without being asked."""
+    wanted = {
+        "profiler_level": getattr(npu.ProfilerLevel, options.profiler_level.name.replace("LevelNone", "Level_none")),
+        "l2_cache": options.l2_cache,
+        "data_simplification": options.data_simplification,
+        "mstx": options.mstx,
+        "msprof_tx": options.mstx,  # its name until 2024
+        "mstx_domain_include": list(options.mstx_domain_include),
+        "mstx_domain_exclude": list(options.mstx_domain_exclude),
+        "sys_io": options.sys_io,
+        "sys_interconnection": options.sys_interconnection,
+    }
+    if options.aic_metrics is not AicoreMetrics.AiCoreNone:
+        wanted["aic_metrics"] = getattr(npu.AiCMetrics, options.aic_metrics.name)
+    if hasattr(npu, "ExportType"):
+        wanted["export_type"] = [getattr(npu.ExportType, each.name) for each in options.export_type]
+    if options.host_sys and hasattr(npu, "HostSystem"):
+        wanted["host_sys"] = [getattr(npu.HostSystem, each.name) for each in options.host_sys]
+    known = inspect.signature(npu._ExperimentalConfig).parameters
+    return npu._ExperimentalConfig(**{name: value for name, value in wanted.items() if name in known})
 
 
 def _export(profile: Any, recording: Path, order: Order, *, unfinished: int | None) -> None:

@@ -50,7 +50,7 @@ class SegmentedLog:
                 self._write_some()
             self._waiting = 0
         except OSError as error:
-            self._complain(error)
+            self.complain(error)
 
     def segments(self) -> list[Path]:
         """Those on disk, oldest first."""
@@ -98,7 +98,8 @@ class SegmentedLog:
     def _path(self, number: int) -> Path:
         return self.directory / f"{self.name}-{number:06}.jsonl"
 
-    def _complain(self, error: OSError) -> None:
+    def complain(self, error: OSError) -> None:
+        """Once: training goes on, whatever the disk does."""
         if not self._complained:
             self._complained = True
             import logging

@@ -15,7 +15,10 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def memory_now() -> tuple[int, int, int]:
     """(allocated, reserved, resident) in bytes; the first two of this process's device, UNKNOWN without one."""
-    allocated, reserved = _device()
+    try:
+        allocated, reserved = _device()
+    except RuntimeError:  # a device in trouble says so elsewhere
+        allocated = reserved = UNKNOWN
     return allocated, reserved, _resident()
 
 

@@ -48,9 +48,10 @@ Group = tuple[tuple[int, ...], str]
 class Recorder:
     """Light and always on; nothing is hooked, started or written before `start` (or `with`).
 
-    `steps` are kept in detail (at least; at most twice as many lie on disk), the summary of each step for the last
-    150,000 or more. `rank`, `world_size` and `job` are found out where they are not given. With `collectives` those of
-    torch.distributed and mindspore are recorded, if these are imported before `start`. Where they only queue work for a
+    The first `warm_up` steps hold what came before the loop (imports, compiling, connecting): they are written, and left
+    out by readers. `steps` are kept in detail (at least; at most twice as many lie on disk), the summary of each step
+    for the last 150,000 or more. `rank`, `world_size` and `job` are found out where they are not given. With `collectives`
+    those of torch.distributed and mindspore are recorded, if these are imported before `start`. Where they only queue work for a
     device, their real start and end are seen by waiting for the device, in one of `exact_every` steps (0: never).
     """
 
@@ -63,6 +64,7 @@ class Recorder:
         job: str | None = None,
         steps: int = 1000,
         first_step: int = 1,
+        warm_up: int = 1,
         collectives: bool = True,
         exact_every: int = 100,
         stall: StallLimit | None = None,
@@ -71,6 +73,7 @@ class Recorder:
             raise UsageError(f"steps={steps}: at least one step has to be kept")
         self.output_dir = Path(output_dir)
         self._asked = (rank, world_size, job)
+        self._warm_up = warm_up
         self._steps, self._collectives, self._exact_every = steps, collectives, exact_every
         self._stall = stall or StallLimit()
         self.current = Step(first_step, 0)
@@ -199,13 +202,20 @@ class Recorder:
             self._log.append(json.dumps({"group": name, "ranks": ranks, "called": called}) + "\n")
 
     def event(self, kind: str, text: str) -> None:
-        """Something that happens once: a stall, an exception, the end."""
+        """Something that happens once: a stall, an exception, the end; told after the steps before it."""
+        self.write()
+        self._tell(kind, text)
+
+    def _tell(self, kind: str, text: str) -> None:
         where = {"event": kind, "t": perf_counter_ns() - self._origin, "step": self.current.number, "text": text[:2000]}
         self._log.append(json.dumps(where) + "\n")
         self._summary.append(json.dumps([kind, self.current.number, text[:300]]) + "\n")
 
     def sample_memory(self) -> None:
         self._memory = (perf_counter_ns() - self._origin, *memory_now())
+
+    def complain(self, error: OSError) -> None:
+        self._log.complain(error)
 
     def write(self) -> None:
         """Finished steps become lines, and lines go to the files; given up where another thread hangs in the disk."""
@@ -216,7 +226,7 @@ class Recorder:
                 self._write_step(self._finished.popleft())
             if self._log.lost > self._lost:
                 self._lost = self._log.lost
-                self.event("lost", f"{self._lost} steps so far could not be written in time")
+                self._tell("lost", f"{self._lost} steps so far could not be written in time")
             self._log.write()
             self._summary.write()
         finally:
@@ -232,6 +242,7 @@ class Recorder:
             "device": who.device, "host": who.host, "job": who.job, "pid": who.pid, "started": self._started,
         }  # fmt: skip
         if kind == "steps":
+            head["warm_up"] = self._warm_up
             head["groups"] = {name: {"ranks": ranks, "called": called} for name, (ranks, called) in self.groups.items()}
         return json.dumps(head) + "\n"
 
@@ -261,10 +272,13 @@ class Recorder:
         from paceline.profiling.recorder.export import export
 
         assert self.directory is not None
-        export(self._log.segments(), self.directory)
+        try:
+            export(self._log.segments(), self.directory)
+        except OSError as error:
+            self._log.complain(error)
 
 
 def _directory_name(who: Identity, started: int) -> str:
-    """rank-00003-20261117T020304-4711: a second run into the same directory lies beside the first."""
+    """rank-00003-20261117T020304.123456-4711: a second run into the same directory lies beside the first."""
     moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(started // 1_000_000_000))
-    return f"rank-{who.rank:05}-{moment}-{who.pid}"
+    return f"rank-{who.rank:05}-{moment}.{started // 1000 % 1_000_000:06}-{who.pid}"

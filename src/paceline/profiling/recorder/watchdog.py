@@ -95,16 +95,21 @@ class Watchdog:
         recorder.event("stall", "; ".join(text))
         recorder.write()
         assert recorder.directory is not None
-        path = recorder.directory / f"stall-{step.number}.txt"
-        with path.open("w") as file:
-            file.write("\n".join(text) + "\n\n")
-            file.flush()
-            faulthandler.dump_traceback(file, all_threads=True)
+        self._write_stacks(recorder.directory / f"stall-{step.number}.txt", "\n".join(text))
+        recorder.flush()
+
+    def _write_stacks(self, path: Path, text: str) -> None:
+        try:
+            with path.open("w") as file:
+                file.write(f"{text}\n\n")
+                file.flush()
+                faulthandler.dump_traceback(file, all_threads=True)
+        except OSError as error:
+            self._recorder.complain(error)
         self._dumps.append(path)
         for old in self._dumps[:-MOST_DUMPS]:
             old.unlink(missing_ok=True)
         del self._dumps[:-MOST_DUMPS]
-        recorder.flush()
 
     def _usual(self) -> float:
         """Median of the last steps, in seconds."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from mindspore import Parameter, Tensor, nn, ops
 
 from paceline.errors import PacelineError
+from paceline.training.ranks import Ranks
 from paceline.training.reference.learner import Array, Optimizer, Score, StepOutcome, Tokens
 from paceline.training.reference.shape import Lora, ModelShape, is_lora
 
@@ -160,7 +160,8 @@ class MindSporeLearner:
     def __init__(self, shape: ModelShape, optimizer: Optimizer, seed: int) -> None:
         ms.set_context(mode=ms.PYNATIVE_MODE)
         ms.set_device("CPU")
-        self.rank, self.world_size = int(os.environ.get("RANK_ID", 0)), int(os.environ.get("RANK_SIZE", 1))
+        ranks = Ranks.from_environment()
+        self.rank, self.world_size = ranks.rank, ranks.world_size
         self._sum = None
         if self.world_size > 1:
             ms.communication.init()

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, linear, scaled_dot_product_attention
 
 from paceline.errors import PacelineError
+from paceline.training.placement import meet_where_the_platform_says
+from paceline.training.ranks import Ranks
 from paceline.training.reference.learner import Array, Optimizer, Score, StepOutcome, Tokens
 from paceline.training.reference.shape import Lora, ModelShape, is_lora
 
@@ -111,12 +113,14 @@ class TorchLearner:
     """
 
     def __init__(self, shape: ModelShape, optimizer: Optimizer, seed: int) -> None:
-        self.rank, self.world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        ranks = Ranks.from_environment()
+        self.rank, self.world_size = ranks.rank, ranks.world_size
         torch.set_num_threads(1)
         torch.use_deterministic_algorithms(True)
         torch.manual_seed(seed + self.rank)
         if self.world_size > 1:
-            torch.distributed.init_process_group("gloo")
+            meet_where_the_platform_says(os.environ)
+            torch.distributed.init_process_group("gloo", rank=self.rank, world_size=self.world_size)
         self.model = Gpt2(shape)
         self._trained = {name: p for name, p in self.model.named_parameters() if shape.lora is None or is_lora(name)}
         for name, parameter in self.model.named_parameters():

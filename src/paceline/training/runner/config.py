@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -14,16 +14,20 @@ IGNORED = frozenset({
 """Sections of MindFormers' files that mean nothing to this model: passed over, and said once."""
 
 
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Probability = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+
+
 class Section(msgspec.Struct, frozen=True, kw_only=True):
     """Unknown keys are found before, with their line and the nearest known one."""
 
 
 class RunnerConfig(Section, frozen=True):
-    epochs: int = 1
-    batch_size: int = 4
+    epochs: Positive = 1
+    batch_size: Positive = 4
     sink_mode: bool = False
-    sink_size: int = 1
-    gradient_accumulation_steps: int = 1
+    sink_size: Positive = 1
+    gradient_accumulation_steps: Positive = 1
 
 
 class DataLoader(Section, frozen=True):
@@ -31,7 +35,7 @@ class DataLoader(Section, frozen=True):
     dataset_dir: str = ""
     """A text file, a directory of them, s3:// or obs://; empty: the text that comes with Paceline."""
     shuffle: bool = True
-    num_samples: int | None = None
+    num_samples: Positive | None = None
 
 
 class Dataset(Section, frozen=True):
@@ -40,20 +44,20 @@ class Dataset(Section, frozen=True):
 
 class PetConfig(Section, frozen=True):
     pet_type: Literal["lora"] = "lora"
-    lora_rank: int = 8
+    lora_rank: Positive = 8
     lora_alpha: float = 16.0
-    lora_dropout: float = 0.0
+    lora_dropout: Probability = 0.0
     target_modules: tuple[str, ...] = ("query", "value")
 
 
 class ModelConfig(Section, frozen=True):
     type: str = "GPT2Config"
     vocab_size: int = 256
-    seq_length: int = 64
-    hidden_size: int = 64
-    num_layers: int = 2
-    num_heads: int = 4
-    dropout: float = 0.1
+    seq_length: Positive = 64
+    hidden_size: Positive = 64
+    num_layers: Positive = 2
+    num_heads: Positive = 4
+    dropout: Probability = 0.1
     checkpoint_name_or_path: str = ""
     pet_config: PetConfig | None = None
 
@@ -67,7 +71,7 @@ class LrSchedule(Section, frozen=True):
     type: Literal["cosine", "linear", "constant"] = "cosine"
     learning_rate: float = 1e-3
     lr_end: float = 0.0
-    warmup_steps: int = 0
+    warmup_steps: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class OptimizerConfig(Section, frozen=True):
@@ -79,9 +83,9 @@ class OptimizerConfig(Section, frozen=True):
 
 
 class LossScale(Section, frozen=True):
-    loss_scale_value: float = 65536.0
-    scale_factor: int = 2
-    scale_window: int = 1000
+    loss_scale_value: Annotated[float, msgspec.Meta(gt=0)] = 65536.0
+    scale_factor: Positive = 2
+    scale_window: Positive = 1000
 
 
 class RunnerWrapper(Section, frozen=True):
@@ -104,9 +108,9 @@ class Parallel(Section, frozen=True):
 
 
 class ParallelConfig(Section, frozen=True):
-    data_parallel: int | None = None
-    model_parallel: int = 1
-    pipeline_stage: int = 1
+    data_parallel: Positive | None = None
+    model_parallel: Positive = 1
+    pipeline_stage: Positive = 1
     micro_batch_num: int = 1
     vocab_emb_dp: bool = True
     expert_parallel: int = 1
@@ -128,7 +132,7 @@ class Context(Section, frozen=True):
 
 class Config(Section, frozen=True):
     framework: Literal["torch", "mindspore"] = "torch"
-    seed: int = 0
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     run_mode: Literal["train", "finetune", "eval", "predict"] = "train"
     output_dir: str = ""
     """Empty: ./output, or ModelArts' large disk."""
@@ -153,6 +157,8 @@ class Config(Section, frozen=True):
     parallel: Parallel = Parallel()
     parallel_config: ParallelConfig = ParallelConfig()
     context: Context = Context()
+    record: bool = False
+    """The light recorder, which may be on all the time."""
     profile: bool = False
     profile_start_step: int = 1
     profile_stop_step: int = 10
@@ -167,8 +173,8 @@ class Config(Section, frozen=True):
     profile_pipeline: bool = False
     mstx: bool = False
     predict_data: list[str] = []
-    predict_batch_size: int = 1
-    predict_length: int = 64
+    predict_batch_size: Positive = 1
+    predict_length: Positive = 64
     do_sample: bool = False
     temperature: float = 1.0
     strategy_load_checkpoint: str = ""

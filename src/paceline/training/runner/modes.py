@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from paceline.checkpoint.mindformers import TRACKER
 from paceline.errors import UsageError
 from paceline.training.config import monitors_from_config
 from paceline.training.monitor import Monitor
 from paceline.training.reference.learner import Learner, Optimizer, Score
 from paceline.training.reference.shape import Lora, ModelShape, first_values
 from paceline.training.reference.text_data import SHIPPED, VOCABULARY, TextBlocks, text_blocks
-from paceline.training.runner.config import Config, Dataset
+from paceline.training.runner.config import Config
 from paceline.training.runner.dump import TensorDump, dump_settings
 from paceline.training.runner.results import LossCurve, Throughput, write_number
 from paceline.training.runner.save_strategy import data_parallel, save_strategy
@@ -23,6 +27,9 @@ from paceline.training.runner.schedule import Scale
 from paceline.training.runner.starting_weights import Arrays, choose_resume_point, read_files, read_weights
 from paceline.training.runner.training_loop import Batches, Progress, train
 from paceline.training.session import CloudSession, cloud_session
+
+if TYPE_CHECKING:
+    from paceline.profiling import Recorder
 
 _log = logging.getLogger("paceline")
 
@@ -60,10 +67,13 @@ def model_shape(config: Config) -> ModelShape:
 
 
 def make_learner(config: Config, shape: ModelShape) -> Learner:
-    """The place to put a model of one's own."""
+    """By `framework`, or one's own: model.arch.type "package.module:Class"."""
     wrapper, optimizer = config.runner_wrapper, config.optimizer
     clip = wrapper.max_grad_norm if wrapper.use_clip_grad else 0.0
     adam = Optimizer(optimizer.weight_decay, optimizer.beta1, optimizer.beta2, optimizer.eps, clip)
+    own = str(config.model.arch.get("type", ""))
+    if ":" in own:
+        return _own_learner(own, shape, adam, config.seed)
     if config.framework == "mindspore":
         from paceline.training.reference.gpt2_mindspore import MindSporeLearner
 
@@ -71,6 +81,15 @@ def make_learner(config: Config, shape: ModelShape) -> Learner:
     from paceline.training.reference.gpt2_torch import TorchLearner
 
     return TorchLearner(shape, adam, config.seed)
+
+
+def _own_learner(where: str, shape: ModelShape, optimizer: Optimizer, seed: int) -> Learner:
+    module, _, name = where.partition(":")
+    try:
+        made: Learner = getattr(import_module(module), name)(shape, optimizer, seed)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"model.arch.type {where}: {error}", hint="package.module:Class, a Learner") from error
+    return made
 
 
 def remote_save_url(config: Config) -> str | None:
@@ -85,7 +104,9 @@ def _inputs(config: Config) -> Mapping[str, str | Path | None]:
     if config.run_mode in ("train", "finetune"):
         found["train_dataset_dir"] = config.train_dataset.data_loader.dataset_dir or None
     if config.run_mode == "eval" or config.do_eval:
-        found["eval_dataset_dir"] = config.eval_dataset.data_loader.dataset_dir or None
+        # Without a text of its own the training text is judged.
+        judged = config.eval_dataset.data_loader.dataset_dir or config.train_dataset.data_loader.dataset_dir
+        found["eval_dataset_dir"] = judged or None
     if not config.resume_training:
         found["load_checkpoint"] = config.load_checkpoint or config.model.model_config.checkpoint_name_or_path or None
     return {name: where for name, where in found.items() if where and not config.only_save_strategy}
@@ -100,9 +121,10 @@ def _run(config: Config, session: CloudSession, learner: Learner, shape: ModelSh
         return
     if config.run_mode in ("train", "finetune"):
         loader = config.train_dataset.data_loader
-        blocks = _blocks(config.train_dataset, session.inputs.get("train_dataset_dir"), shape, most=loader.num_samples)
+        blocks = _blocks(session.inputs.get("train_dataset_dir"), shape, most=loader.num_samples)
         batches = Batches(blocks, config, learner.rank, learner.world_size)
-        train(config, learner, batches, progress, _monitors(config, session, learner))
+        with _recorder(config, session, progress) as recorder:
+            train(config, learner, batches, progress, _monitors(config, session, learner), recorder)
     if config.run_mode == "eval" or config.do_eval:
         _evaluate(config, session, learner, shape)
 
@@ -136,7 +158,8 @@ def _resumed(config: Config, session: CloudSession, learner: Learner) -> Arrays 
         # A job that is started again with the same arguments: its own outputs, here or where they were brought.
         local = session.outputs.root / "checkpoint"
         remote = remote_save_url(config)
-        has_own = (local / f"rank_{learner.rank}" / "meta.json").exists()
+        marks = (local / f"rank_{learner.rank}" / "meta.json", local / TRACKER)
+        has_own = any(mark.exists() for mark in marks)
         everywhere = int(learner.sum_over_ranks(np.array([float(has_own)]))[0]) == learner.world_size
         where = str(local) if everywhere or not remote else f"{remote.rstrip('/')}/checkpoint"
     chosen = choose_resume_point(where, learner, config.resume_training, own=own)
@@ -178,14 +201,27 @@ def _monitors(config: Config, session: CloudSession, learner: Learner) -> list[M
     return found + monitors_from_config(wanted, session, profile=config.profile_keys)
 
 
+@contextmanager
+def _recorder(config: Config, session: CloudSession, progress: Progress) -> Iterator[Recorder | None]:
+    """The light one, which may be on all the time: paceline diagnose output/light."""
+    if not config.record:
+        yield None
+        return
+    from paceline.profiling import Recorder
+
+    ranks = session.ranks
+    place = session.outputs.root / "light"
+    with Recorder(place, rank=ranks.rank, world_size=ranks.world_size, first_step=progress.step + 1) as recorder:
+        yield recorder
+
+
 def _is_upload(callback: Mapping[str, object]) -> bool:
     """To where the job's outputs go: nothing to say while that is nowhere."""
     return callback.get("type") == "ObsMonitor" and not callback.get("target_dir")
 
 
 def _evaluate(config: Config, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
-    where = session.inputs.get("eval_dataset_dir") or session.inputs.get("train_dataset_dir")
-    blocks = _blocks(config.eval_dataset, where, shape, part="valid")
+    blocks = _blocks(session.inputs.get("eval_dataset_dir"), shape, part="valid")
     score = _score(blocks, learner, config.runner_config.batch_size)
     loss, accuracy = score.loss / score.tokens, score.correct / score.tokens
     if learner.rank == 0:
@@ -208,7 +244,5 @@ def _score(blocks: TextBlocks, learner: Learner, batch: int) -> Score:
     return Score(float(loss), int(correct), int(tokens))
 
 
-def _blocks(
-    dataset: Dataset, where: Path | None, shape: ModelShape, *, part: str = "train", most: int | None = None
-) -> TextBlocks:
-    return text_blocks(where or dataset.data_loader.dataset_dir or SHIPPED, shape.seq_length, part=part, most=most)
+def _blocks(where: Path | None, shape: ModelShape, *, part: str = "train", most: int | None = None) -> TextBlocks:
+    return text_blocks(where or SHIPPED, shape.seq_length, part=part, most=most)

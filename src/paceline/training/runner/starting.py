@@ -28,7 +28,8 @@ class Start:
     hosts: tuple[str, ...] = ()
     nodes: Nodes | None = None
     show: Show = Show.first
-    grace: float = 30.0
+    grace: float = 120.0
+    """Seconds a stopped rank has to bring its outputs home."""
 
 
 def start(config_file: Path | None, arguments: Sequence[str], how: Start) -> int:

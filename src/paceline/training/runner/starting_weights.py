@@ -20,14 +20,17 @@ from paceline.checkpoint.gather import read_tensor
 from paceline.checkpoint.numbers import numbers
 from paceline.checkpoint.source import open_checkpoint
 from paceline.checkpoint.strategy import read_strategy
-from paceline.errors import PacelineError
+from paceline.errors import FormatError, PacelineError
 from paceline.storage.opening import open_store
 from paceline.storage.retry import Backoff, patiently
 from paceline.storage.store import MissingError
 from paceline.training.reference.learner import Learner
+from paceline.training.reference.shape import is_lora
 
 _log = logging.getLogger("paceline")
 
+_COMMON = "common.json"
+_LARGEST_COMMON = 1 << 20
 _RANK_NUMBER = re.compile(r"_rank_\d+")
 _RANK_DIRECTORY = re.compile(r"/?rank_\d+$")
 
@@ -46,20 +49,30 @@ class Chosen(msgspec.Struct):
 
 
 def read_weights(where: str, names: Collection[str], strategy: str = "") -> Arrays:
-    """The named parameters, whole, of any checkpoint; what it does not have is left out."""
+    """The named parameters, whole, of any checkpoint; only LoRA's may be missing, which then begin anew."""
     with opened(where) as place:
-        checkpoint = open_checkpoint(place, read_strategy(strategy))
-        found = {name: _array(tensor) for name, tensor in checkpoint.full().items() if name in names}
-    if not found:
-        raise PacelineError(f"{where}: has none of the model's parameters", hint="it belongs to another model")
-    return found
+        tensors = open_checkpoint(place, read_strategy(strategy)).full()
+        missing = [name for name in names if name not in tensors and not is_lora(name)]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise PacelineError(f"{where}: has no {missing[0]}{more}", hint="it belongs to another model")
+        tuned = [name for name in tensors if is_lora(name) and name not in names and not name.startswith("adam_")]
+        if tuned:
+            raise PacelineError(
+                f"{where}: has {tuned[0]}, the model has no LoRA",
+                hint="give it model.model_config.pet_config, or merge first: paceline checkpoint merge-lora",
+            )
+        return {name: _array(tensors[name]) for name in names if name in tensors}
 
 
 def read_files(where: str, keys: Iterable[str]) -> Arrays:
-    """All tensors of one rank's files."""
+    """All tensors of one rank's files, and the numbers that iteration_* directories keep beside them."""
     found: Arrays = {}
     with opened(where) as place:
         for key in keys:
+            beside = f"{key.rpartition('/')[0]}/{_COMMON}"
+            if beside in place.items:
+                found |= _scalars(place.read_all(beside, _LARGEST_COMMON), f"{where}/{beside}")
             container = open_container(place.file(key))
             for name, stored in container.tensors.items():
                 box = whole(stored.shape)
@@ -144,6 +157,14 @@ def _shared(data: bytes, learner: Learner) -> bytes:
     row = np.zeros(length)
     row[: len(mine)] = np.frombuffer(mine, np.uint8)
     return learner.sum_over_ranks(row).astype(np.uint8).tobytes()
+
+
+def _scalars(data: bytes, name: str) -> Arrays:
+    try:
+        numbers_beside = msgspec.json.decode(data, type=dict[str, float])
+    except msgspec.MsgspecError as error:
+        raise FormatError(f"{name}: is damaged ({error})") from error
+    return {name: np.array(value) for name, value in numbers_beside.items()}
 
 
 def _array(tensor: Wanted) -> npt.NDArray[Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from paceline.errors import UsageError
 from paceline.training.monitor import Monitor, Monitored
@@ -12,6 +14,9 @@ from paceline.training.reference.text_data import TextBlocks
 from paceline.training.runner.config import Config
 from paceline.training.runner.schedule import Scale, learning_rate
 from paceline.training.state import TrainingState
+
+if TYPE_CHECKING:
+    from paceline.profiling import Recorder
 
 
 @dataclass
@@ -60,19 +65,28 @@ class Batches:
 
 
 def train(
-    config: Config, learner: Learner, batches: Batches, progress: Progress, monitors: Sequence[Monitor]
+    config: Config,
+    learner: Learner,
+    batches: Batches,
+    progress: Progress,
+    monitors: Sequence[Monitor],
+    recorder: Recorder | None = None,
 ) -> TrainingState:
     total = config.runner_config.epochs * batches.steps_per_epoch
     state = _state(config, learner, batches, progress, total)
+    todo = (batches.at(step) for step in range(progress.step, total))
     with Monitored(monitors, state) as loop:
-        for step in range(progress.step, total):
+        for step, tokens in enumerate(recorder.data(todo) if recorder else todo, progress.step):
             loop.step_begin()
             rate = learning_rate(config.lr_schedule, step, total)
-            outcome = learner.train_step(batches.at(step), rate, progress.scale.value)
+            with recorder.phase("forward_backward") if recorder else nullcontext():
+                outcome = learner.train_step(tokens, rate, progress.scale.value)
             progress.scale.update(outcome.overflow)
             state.overflow, state.loss_scale = outcome.overflow, progress.scale.value
             state.extra["loss_scale_good_steps"] = progress.scale.good_steps
             loop.step_end(loss=outcome.loss, learning_rate=rate)
+            if recorder:
+                recorder.step()
             if (step + 1) % batches.steps_per_epoch == 0:
                 loop.epoch_end()
     return state

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from paceline.errors import FormatError, UsageError
 
@@ -29,10 +30,6 @@ class YamlFile:
 
 
 def read_yaml(path: Path) -> YamlFile:
-    if find_spec("yaml") is None:
-        raise UsageError("PyYAML is not installed", hint="pip install 'paceline[training]'")
-    import yaml
-
     try:
         if path.stat().st_size > _LARGEST:
             raise FormatError(f"{path}: more than {_LARGEST >> 20} MiB; no config", file=path)
@@ -58,8 +55,6 @@ def read_yaml(path: Path) -> YamlFile:
 
 def _note(node: Any, above: KeyPath, lines: dict[KeyPath, int], file: Path) -> None:
     """Lines of all keys; a key that is there twice would silently lose its first value."""
-    import yaml
-
     if len(above) > _DEEPEST:
         raise FormatError(f"{file}: nested too deeply", file=file)
     if isinstance(node, yaml.MappingNode):

@@ -61,8 +61,7 @@ async def card(
 ) -> Card:
     """Who a rank is, its groups, the findings that name it, and what was recorded of it."""
     found = await ask(request, opened, lambda snapshot: _card(snapshot, rank))
-    found.findings = _findings(opened, rank, lang)
-    return found
+    return found.model_copy(update={"findings": _findings(opened, rank, lang)})
 
 
 def _card(snapshot: Snapshot, rank: int) -> Card:
