@@ -86,6 +86,9 @@ def _layout(run: Run) -> dict[str, int]:
         """
     ).fetchall()
     sizes = dict(rows)
+    # Pipeline groups often hold one pair of neighbours each; the stages tell how long the chain is.
+    [(stages,)] = run.sql("SELECT max(stage) + 1 FROM ranks").fetchall()
+    sizes["pp"] = max(stages or 0, sizes.get("pp", 0))
     return {kind: int(sizes[kind]) for kind in ("dp", "tp", "pp", "ep", "cp") if sizes.get(kind, 0) > 1}
 
 
