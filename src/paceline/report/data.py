@@ -86,6 +86,9 @@ def _layout(run: Run) -> dict[str, int]:
         """
     ).fetchall()
     sizes = dict(rows)
+    if "pp" in sizes:
+        # Some declare a group for each pair of neighbours instead of one for the whole pipeline.
+        sizes["pp"] = max(sizes["pp"], run.sql("SELECT count(DISTINCT stage) FROM ranks").fetchall()[0][0])
     return {kind: int(sizes[kind]) for kind in ("dp", "tp", "pp", "ep", "cp") if sizes.get(kind, 0) > 1}
 
 
