@@ -72,6 +72,7 @@ bench: $(STAMP) venv-mindspore ## us and the peers side by side
 	$(BIN)/python benchmarks/web.py
 	$(BIN)/python benchmarks/checkpoint.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/monitors.py
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(MINDSPORE) demo paceline-report benchmarks/work ui/node_modules src/paceline/report/static src/paceline/web/static

@@ -5,7 +5,8 @@
 A torch model of 20 MB of weights with Adam (60 MB in a checkpoint), trained on the CPU; MFLossMonitor at every step,
 SummaryMonitor every 10, CheckpointMonitor (async_save) and ObsMonitor every 50. Rounds with and without monitors
 alternate, so that what else the machine does hits both alike. "blocked" is what the loop spends inside its monitors; the
-rest of the difference is work beside training that shares its cores.
+rest of the difference is work beside training that shares its cores. The last column is the same share in CPU time of the
+loop's thread, which other programs on the machine do not change.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import shutil
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -64,9 +66,9 @@ def run(options: argparse.Namespace, place: Path) -> None:
 
     for _ in range(5):
         step()
-    plain: list[float] = []
-    watched: list[float] = []
-    blocked: dict[str, list[float]] = {}
+    plain: list[Spent] = []
+    watched: list[Spent] = []
+    blocked: dict[str, list[Spent]] = {}
     logging.getLogger("paceline").addHandler(logging.NullHandler())
     with cloud_session(place / "run", str(place / "home")) as session:
         monitors = monitors_from_config(CALLBACKS, session)
@@ -82,41 +84,51 @@ def run(options: argparse.Namespace, place: Path) -> None:
     tell(options, plain, watched, blocked)
 
 
-def one_watched(step: Any, monitors: list[Monitor], state: Any, blocked: dict[str, list[float]]) -> float:
-    spent = {type(monitor).__name__: 0.0 for monitor in monitors}
-    began = time.perf_counter()
-    for monitor in monitors:
-        spent[type(monitor).__name__] += timed(lambda monitor=monitor: monitor.step_begin(state))[0]  # type: ignore[misc]
-    loss = step()
-    state.step += 1
-    state.loss = loss
-    for monitor in monitors:
-        spent[type(monitor).__name__] += timed(lambda monitor=monitor: monitor.step_end(state))[0]  # type: ignore[misc]
-    for name, seconds in spent.items():
-        blocked.setdefault(name, []).append(seconds)
-    return time.perf_counter() - began
+def one_watched(step: Any, monitors: list[Monitor], state: Any, blocked: dict[str, list[Spent]]) -> Spent:
+    def all_of_it() -> None:
+        spent = {type(each).__name__: timed(partial(each.step_begin, state))[0] for each in monitors}
+        loss = step()
+        state.step += 1
+        state.loss = loss
+        for monitor in monitors:
+            name = type(monitor).__name__
+            blocked.setdefault(name, []).append(spent[name] + timed(partial(monitor.step_end, state))[0])
+
+    return timed(all_of_it)[0]
 
 
-def timed(call: Any) -> tuple[float, Any]:
-    began = time.perf_counter()
+class Spent(NamedTuple):
+    """Seconds by the clock, and of this thread's CPU."""
+
+    wall: float
+    cpu: float
+
+    def __add__(self, other: Any) -> Spent:
+        return Spent(self.wall + other.wall, self.cpu + other.cpu)
+
+
+def timed(call: Any) -> tuple[Spent, Any]:
+    wall, cpu = time.perf_counter(), time.thread_time()
     result = call()
-    return time.perf_counter() - began, result
+    return Spent(time.perf_counter() - wall, time.thread_time() - cpu), result
 
 
 def tell(
-    options: argparse.Namespace, plain: list[float], watched: list[float], blocked: dict[str, list[float]]
+    options: argparse.Namespace, plain: list[Spent], watched: list[Spent], blocked: dict[str, list[Spent]]
 ) -> None:
-    total = sum(watched)
     print(f"\n{options.megabytes} MB of weights, {3 * options.megabytes} MB per checkpoint; a checkpoint and an upload "
           f"every {SAVE_EVERY} steps; {len(watched)} steps each way, {options.steps} at a time")  # fmt: skip
-    print(f"{'':24}{'ms per step':>14}{'worst ms':>12}{'share':>10}")
-    print(f"{'step without monitors':24}{1e3 * statistics.median(plain):14.2f}{1e3 * max(plain):12.1f}   (median)")
-    print(f"{'step with monitors':24}{1e3 * statistics.median(watched):14.2f}{1e3 * max(watched):12.1f}   (median)")
-    for name, seconds in blocked.items():
-        print(f"  blocked by {name:19}{1e3 * sum(seconds) / len(seconds):8.3f}{1e3 * max(seconds):12.2f}"
-              f"{100 * sum(seconds) / total:9.2f} %")  # fmt: skip
-    all_of_it = sum(sum(seconds) for seconds in blocked.values())
-    print(f"  {'blocked in all':30}{1e3 * all_of_it / len(watched):8.3f}{'':12}{100 * all_of_it / total:9.2f} %")
+    print(f"{'':32}{'ms per step':>12}{'worst ms':>11}{'share':>10}{'CPU ms':>10}{'share':>10}")
+    for name, steps in (("step without monitors, median", plain), ("step with monitors, median", watched)):
+        wall, cpu = (1e3 * statistics.median(each[column] for each in steps) for column in (0, 1))
+        print(f"{name:32}{wall:12.2f}{1e3 * max(steps).wall:11.1f}{'':10}{cpu:10.2f}")
+    total = Spent(*(sum(each[column] for each in watched) for column in (0, 1)))
+    rows = {f"  blocked by {name}": spent for name, spent in blocked.items()}
+    rows["  blocked in all"] = [sum(each, Spent(0, 0)) for each in zip(*blocked.values(), strict=True)]
+    for name, spent in rows.items():
+        wall, cpu = sum(each.wall for each in spent), sum(each.cpu for each in spent)
+        print(f"{name:32}{1e3 * wall / len(spent):12.3f}{1e3 * max(spent).wall:11.2f}{100 * wall / total.wall:9.2f} %"
+              f"{1e3 * cpu / len(spent):10.3f}{100 * cpu / total.cpu:9.2f} %")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -203,6 +203,15 @@ def test_other_layouts_and_formats_are_resumed_to_the_last_bit(train: Any, tmp_p
     assert lines[1] == lines[0] + lines[0][8:]
 
 
+def test_a_model_of_ones_own_is_named_in_the_config(train: Any) -> None:
+    from training.own_model import OwnLearner
+
+    assert f"checkpoint/{FIRST}" in train("own", "--model.arch.type=training.own_model:OwnLearner")
+    assert OwnLearner.steps == 10
+    with pytest.raises(UsageError, match="has no attribute 'Nobody'"):
+        train("nobody", "--model.arch.type=training.own_model:Nobody")
+
+
 def test_a_run_leaves_no_trace_in_the_process(train: Any, tmp_path: Path) -> None:
     """Or the next one would bring its outputs to the first one's place."""
     before = dict(os.environ)

@@ -50,9 +50,10 @@ class Recorder:
 
     The first `warm_up` steps hold what came before the loop (imports, compiling, connecting): they are written, and left
     out by readers. `steps` are kept in detail (at least; at most twice as many lie on disk), the summary of each step
-    for the last 150,000 or more. `rank`, `world_size` and `job` are found out where they are not given. With `collectives` those of
-    torch.distributed and mindspore are recorded, if these are imported before `start`. Where they only queue work for a
-    device, their real start and end are seen by waiting for the device, in one of `exact_every` steps (0: never).
+    for the last 150,000 or more. `rank`, `world_size` and `job` are found out where they are not given. With
+    `collectives` those of torch.distributed and mindspore are recorded, if these are imported before `start`. Where
+    they only queue work for a device, their real start and end are seen by waiting for the device, in one of
+    `exact_every` steps (0: never).
     """
 
     def __init__(

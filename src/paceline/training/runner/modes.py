@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,10 +67,13 @@ def model_shape(config: Config) -> ModelShape:
 
 
 def make_learner(config: Config, shape: ModelShape) -> Learner:
-    """The place to put a model of one's own."""
+    """By `framework`, or one's own: model.arch.type "package.module:Class"."""
     wrapper, optimizer = config.runner_wrapper, config.optimizer
     clip = wrapper.max_grad_norm if wrapper.use_clip_grad else 0.0
     adam = Optimizer(optimizer.weight_decay, optimizer.beta1, optimizer.beta2, optimizer.eps, clip)
+    own = str(config.model.arch.get("type", ""))
+    if ":" in own:
+        return _own_learner(own, shape, adam, config.seed)
     if config.framework == "mindspore":
         from paceline.training.reference.gpt2_mindspore import MindSporeLearner
 
@@ -77,6 +81,15 @@ def make_learner(config: Config, shape: ModelShape) -> Learner:
     from paceline.training.reference.gpt2_torch import TorchLearner
 
     return TorchLearner(shape, adam, config.seed)
+
+
+def _own_learner(where: str, shape: ModelShape, optimizer: Optimizer, seed: int) -> Learner:
+    module, _, name = where.partition(":")
+    try:
+        made: Learner = getattr(import_module(module), name)(shape, optimizer, seed)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"model.arch.type {where}: {error}", hint="package.module:Class, a Learner") from error
+    return made
 
 
 def remote_save_url(config: Config) -> str | None:
