@@ -65,7 +65,7 @@ function MemoryMap({ run, values }: { run: string; values: Values }) {
   const filters = Object.fromEntries(["host", "stage"].map((name) => [name, place.query.get(name)]));
   const measured = known.some((one) => Number.isFinite(one.capacity));
   return (
-    <Section id="memory" title={t("memory.title")} note={known.length ? [known.length < all.length && t("memory.some", { n: known.length, all: all.length }), !measured && t("memory.nocapacity")].filter(Boolean).join(" ") : undefined}>
+    <Section id="memory" title={t("memory.title")} note={known.length ? [known.length < all.length && t("memory.some", { n: known.length.toLocaleString("en-US"), all: all.length.toLocaleString("en-US") }), !measured && t("memory.nocapacity")].filter(Boolean).join(" ") : undefined}>
       {known.length === 0 ? <Empty title={t("memory.empty")} text={t("memory.empty.text")} /> : (
         <>
           <ClusterMap cluster={cluster} fraction={fraction} color="compute" marked={accused} onPick={(rank) => go(runAddress(run, `cards/${rank.rank}`, { tab: "memory" }))}
