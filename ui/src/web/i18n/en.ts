@@ -99,6 +99,7 @@ export const webEn = {
   "flops.note": "As the recording tells it. Click a card for its operators.",
   "flops.note.counted": "Counted from the shapes of matrix products, a step; attention, convolutions and vector work are left out, so the true figures are higher. Rate: work / step time. Click a card for its operators.",
   "flops.note.mixed": "Recorded for {recorded} ranks; for {counted} counted from the shapes of matrix products alone, so their true figures are higher. Click a card for its operators.",
+  "flops.some": "Known for {n} of {all} ranks.",
   "flops.note.peak": "For utilisation (MFU) name the cards: paceline serve --hardware FILE with generation = \"910B3\", say.",
   "basis.measured": "measured",
   "basis.theoretical": "planned",

@@ -101,6 +101,7 @@ export const webZh: Record<WebKey, string> = {
   "flops.note": "以记录为准。点击卡查看其算子。",
   "flops.note.counted": "按矩阵乘的形状推算的单步计算量；不含注意力、卷积和向量计算，实际值更高。速率 = 计算量 / 单步时间。点击卡查看其算子。",
   "flops.note.mixed": "{recorded} 张卡有记录；另 {counted} 张卡仅按矩阵乘的形状推算，实际值更高。点击卡查看其算子。",
+  "flops.some": "{all} 张卡中有 {n} 张可知。",
   "flops.note.peak": "要得到利用率（MFU），请说明卡的型号：paceline serve --hardware 文件，其中写 generation = \"910B3\" 之类。",
   "basis.measured": "实测",
   "basis.theoretical": "理论",

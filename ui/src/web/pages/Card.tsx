@@ -5,7 +5,7 @@ import { Choice } from "../../components/Choice";
 import { Empty, Section } from "../../components/Section";
 import { PartLegend, StackedBar } from "../../components/StackedBar";
 import type { Columns } from "../../data/columns";
-import { bytes, duration, fixed, percent, ranges, signedPercent } from "../../format/numbers";
+import { bytes, count, duration, fixed, percent, ranges, signedPercent } from "../../format/numbers";
 import { useText } from "../../i18n/text";
 import { kindName } from "../../views/Collectives";
 import { useScene } from "../../views/context";
@@ -99,7 +99,7 @@ function StepsOf({ run, card }: PartProps) {
           <div class="table"><table>
             <thead><tr><th class="text" scope="col">{t("collectives.kind")}</th><th scope="col">{t("collectives.size")}</th><th class="text" scope="col">{w("col.ranks")}</th></tr></thead>
             <tbody>{card.groups.map((group) => (
-              <tr key={group.group}><td class="text">{kindName(group.kind ?? "", t)}</td><td>{group.members}</td>
+              <tr key={group.group}><td class="text">{kindName(group.kind ?? "", t)}</td><td>{count(group.members)}</td>
                 <td class="text">{ranges(group.ranks, 8)}{group.ranks.length < group.members && " …"}</td></tr>
             ))}</tbody>
           </table></div>

@@ -70,7 +70,7 @@ function Ranks({ run }: { run: string }) {
             bytes: (row) => <LinksButton row={row} onOpen={() => set({ links: Number(row["rank"]) }, true)} />,
           }} />
       </Section>
-      <Arrivals />
+      <Arrivals tabled={false} />
       {links !== null && <RankLinks run={run} rank={Number(links)} onClose={() => set({ links: null, dsort: null, dpage: null })} />}
     </>
   );

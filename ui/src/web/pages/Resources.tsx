@@ -107,7 +107,7 @@ function FlopsMap({ run, values }: { run: string; values: Values }) {
   const show = (value: number): string => (column === "utilisation" ? percent(value) : `${big(value)}${column === "flops" ? "FLOP" : "FLOP/s"}`);
   const filters = Object.fromEntries(["host", "stage"].map((name) => [name, place.query.get(name)]));
   return (
-    <Section id="flops" title={w("flops.title")} note={known.length ? workNote(known, w) : undefined}>
+    <Section id="flops" title={w("flops.title")} note={known.length ? workNote(known, all.length, w) : undefined}>
       {known.length === 0 ? <Empty title={w("flops.empty")} text={w("flops.empty.text")} /> : (
         <>
           <Choice label={w("flops.title")} value={metric as Metric} onChange={setMetric}
@@ -129,9 +129,11 @@ function FlopsMap({ run, values }: { run: string; values: Values }) {
 }
 
 /** Where the figures come from: whoever reads a lower bound must know it. */
-function workNote(known: Value[], w: Words): string {
+function workNote(known: Value[], all: number, w: Words): string {
   const recorded = known.filter((one) => one.basis === "recorded").length;
   const counted = known.length - recorded;
   const source = counted === 0 ? w("flops.note") : recorded === 0 ? w("flops.note.counted") : w("flops.note.mixed", { recorded: count(recorded), counted: count(counted) });
-  return known.some((one) => Number.isFinite(one.utilisation)) ? source : `${source} ${w("flops.note.peak")}`;
+  const some = known.length < all ? w("flops.some", { n: count(known.length), all: count(all) }) : "";
+  const peak = known.some((one) => Number.isFinite(one.utilisation)) ? "" : w("flops.note.peak");
+  return [some, source, peak].filter(Boolean).join(" ");
 }
