@@ -191,7 +191,7 @@ export function drawGutter(frame: Frame, lanes: LaidLane[], how: { open: Readonl
       // Thin lanes lie closer than a line of text: smaller letters, and the first one below the axis.
       context.font = `${red ? "700" : thin ? "500" : "600"} ${thin ? 10 : 11.5}px ${variable("font")}`;
       const mark = how.foldable.has(lane.rank) ? (how.open.has(lane.rank) ? "▾ " : "▸ ") : "   ";
-      context.fillText(mark + how.words.rank(lane.rank), 4, lane.y === 0 && scroll === 0 ? Math.max(y, AXIS + 7) : y);
+      context.fillText(mark + how.words.rank(lane.rank), 4, y >= AXIS ? Math.max(y, AXIS + 7) : y);
       if (how.cursor === lane.rank) {
         context.strokeStyle = variable("link");
         context.strokeRect(1.5, y - 8, GUTTER - 6, 16);
