@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.clusters import dask_cluster, ray_cluster
+from engines.clusters import dask_cluster
 from storage.servers import S3Server
 
 
@@ -37,9 +37,3 @@ def dask(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     with dask_cluster(directory, {**s3.environment(), "PACELINE_CACHE": str(directory / "cache")}) as address:
         yield address
 
-
-@pytest.fixture(scope="session")
-def ray(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = tmp_path_factory.mktemp("ray")
-    with ray_cluster(directory, {**s3.environment(), "PACELINE_CACHE": str(directory / "cache")}) as address:
-        yield address

@@ -32,6 +32,17 @@ class OnDask:
             raise PacelineError(f"dask://{address}: the scheduler has no workers", hint="dask worker tcp://host:8786")
 
     def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[tuple[T, R | Lost]]:
+        suspects: list[T] = []
+        for task, result in self._together(work, tasks):
+            if isinstance(result, Lost):
+                suspects.append(task)
+            else:
+                yield task, result
+        # The scheduler blames all tasks a dead worker had, the innocent too; alone, each speaks for itself.
+        for task in suspects:
+            yield from self._together(work, [task])
+
+    def _together(self, work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[tuple[T, R | Lost]]:
         from concurrent.futures import CancelledError
 
         from distributed import KilledWorker, as_completed
