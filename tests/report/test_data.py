@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
@@ -13,6 +14,7 @@ from paceline.analysis.steps import rank_breakdown
 from paceline.report.data import ReportData, report_data
 from paceline.report.table import Table, pack_numbers, packed
 from paceline.run.run import Run
+from paceline.simulate import ClusterSpec, simulate
 
 STEPS = (2, 3)
 
@@ -166,3 +168,10 @@ def test_waits_come_from_the_arrivals_where_the_device_records_none(run: Run) ->
     innocent = recorded["rank"] != 5
     assert (worked_out["waiting"][innocent] > 0.5 * recorded["waiting"][innocent]).all()
     assert (worked_out["waiting"] + worked_out["exposed"]) == pytest.approx(recorded["waiting"] + recorded["exposed"])
+
+
+def test_a_pipeline_of_pairs_is_as_long_as_it_has_stages(tmp_path: Path) -> None:
+    spec = ClusterSpec(hosts=1, devices=8, dp=1, tp=2, pp=4, steps=2, layers=4, micro_batches=2)
+    simulate(tmp_path / "run", spec, [], "ascend-text")
+    with Run(tmp_path / "run", store=tmp_path / "store") as run:
+        assert report_data(run, {}).layout == {"tp": 2, "pp": 4}

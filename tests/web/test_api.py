@@ -16,7 +16,7 @@ from paceline.advice.what_if import apply_fix
 from paceline.run.run import Run
 from paceline.web.tables import TABLES
 from reading import needs_fixtures
-from web.servers import Server
+from web.servers import Serve, Server
 
 
 def recorded(base: Path, rank: int) -> list[dict[str, str]]:
@@ -154,7 +154,64 @@ def test_two_runs_are_compared(server: Server) -> None:
     assert result["step"]["verdict"] == "faster" and result["same_ranks"]
     fates = {fate["id"]: fate["status"] for fate in result["findings"]}
     assert fates["slow-rank"] == "gone" and fates["slow-link"] == "still"
-    assert [change["name"] for change in result["ranks"] if change["verdict"] == "faster"] == ["5"]
+    assert result["tables"]["ranks"] == {"rows": 16, "changed": 1}
+
+
+def test_changes_are_sorted_paged_and_exported_by_the_server(server: Server) -> None:
+    pair = {"before": server.ready("llama-16"), "after": server.ready("llama-16-mended")}
+    changed = server.get("/compare/tables/ranks", **pair, verdict="changed")
+    names = [column["name"] for column in changed["columns"]]
+    (mended,) = [dict(zip(names, row, strict=True)) for row in changed["rows"]]
+    assert mended["rank"] == 5 and mended["verdict"] == "faster" and mended["place"] == 1
+    # Rank 5 computed 1.5 times as long before; its own time is all of its computing and a little else.
+    assert mended["change"] == pytest.approx(mended["after"] / mended["before"] - 1) and -0.35 < mended["change"] < -0.2
+    pages = [server.get("/compare/tables/ranks", **pair, sort="-rank", limit=10, offset=at) for at in (0, 10)]
+    assert [row[0] for page in pages for row in page["rows"]] == list(range(15, -1, -1)) and pages[1]["total"] == 16
+    links = server.get("/compare/tables/links", **pair, q="13 → 5")
+    assert [row[:2] for row in links["rows"]] == [[13, 5]] and links["rows"][0][2] in ("HCCS", "RDMA")
+    text = server.client.get("/compare/tables/operators/csv", params=pair).text
+    assert text.startswith("name,before (ms),after (ms),change (fraction)") and "MatMul" in text
+    assert server.get("/compare/tables/phases", **pair, sort="place")["rows"][0][0] == "step"
+
+
+def test_wrong_questions_about_changes_are_told(server: Server) -> None:
+    pair = {"before": server.ready("llama-16"), "after": server.ready("llama-16-mended")}
+    for path, query, status in (
+        ("ranks", {"sort": "nothing"}, 400), ("ranks/csv", {"sort": "nothing"}, 400), ("ranks", {"verdict": "odd"}, 422),
+        ("nothing", {}, 422), ("ranks", {"after": "nobody"}, 404), ("ranks", {"limit": 5000}, 422),
+    ):  # fmt: skip
+        answer = server.client.get(f"/compare/tables/{path}", params=pair | query)
+        assert answer.status_code == status, (path, query, answer.text)
+
+
+def test_work_is_counted_from_matrix_products_where_it_is_not_recorded(server: Server, base: Path) -> None:
+    run = server.ready("llama-16")
+    work = {row["rank"]: row for row in server.rows(run, "flops", limit=100)}
+    assert len(work) == 16 and {row["basis"] for row in work.values()} == {"matrix products"}
+    operators = server.rows(run, "operator-flops", rank=0, limit=100)
+    assert work[0]["flops"] == pytest.approx(sum(row["flops"] for row in operators))
+    assert operators[0]["name"].startswith("MatMulV2 [") and "] × [" in operators[0]["name"]
+    step = next(row for row in server.rows(run, "step-trace", rank=0))["duration"]
+    assert work[0]["flops_per_s"] == pytest.approx(work[0]["flops"] / step * 1e3, rel=1e-6)
+    assert work[0]["utilisation"] is None
+    assert server.get(f"/runs/{run}/cards/0")["has"]["flops_counted"] == 1 + len(operators)
+
+
+def test_utilisation_is_known_when_the_cards_are(serve: Serve, base: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "hardware.toml"
+    profile.write_text('generation = "910B3"\n')
+    server = serve(base, "--hardware", str(profile))
+    run = server.ready("llama-16")
+    for row in server.rows(run, "flops", limit=100):
+        assert row["utilisation"] == pytest.approx(row["flops_per_s"] / 313e12)
+
+
+def test_the_overview_is_the_same_for_clients_that_cannot_unpack(server: Server) -> None:
+    run = server.ready("llama-16")
+    plain = server.client.get(f"/runs/{run}/overview", headers={"accept-encoding": "identity"})
+    packed = server.client.get(f"/runs/{run}/overview", headers={"accept-encoding": "gzip"})
+    assert "content-encoding" not in plain.headers and packed.headers["content-encoding"] == "gzip"
+    assert plain.json() == packed.json()
 
 
 def test_the_visible_part_is_exported_for_perfetto(server: Server) -> None:

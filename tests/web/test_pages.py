@@ -289,6 +289,26 @@ def test_two_runs_are_picked_and_compared(page: Page, server: Server) -> None:
     expect(page.locator(".compared")).to_contain_text("faster")
     expect(page.locator(".fates .gone")).to_contain_text("Rank 5")
     expect(page.locator("#ranks tbody tr")).to_have_count(1)
+    expect(page.locator("#links")).to_contain_text("changed by more than noise")
+    page.get_by_role("button", name="all", exact=True).click()
+    expect(page).to_have_url(re.compile("show=all"))
+    page.locator("#ranks").get_by_role("button", name="Rank").click()
+    expect(page).to_have_url(re.compile("rankssort=rank"))
+    expect(page.locator("#ranks tbody td:first-child")).to_have_text([str(rank) for rank in range(12)])
+    page.locator("#ranks").get_by_role("button", name="Next").click()
+    expect(page.locator("#ranks tbody td:first-child")).to_have_text(["12", "13", "14", "15"])
+    with page.expect_download() as download:
+        page.locator("#ranks").get_by_role("link", name="Export CSV").click()
+    assert download.value.path().read_text().count("\n") == 17
+
+
+def test_work_is_shown_by_host_and_card_though_nobody_counted_it(page: Page, server: Server) -> None:
+    run = server.ready("llama-16")
+    page.goto(f"{server.url}/runs/{run}/resources")
+    expect(page.locator("#flops .note")).to_contain_text("Counted from the shapes of matrix products")
+    expect(page.locator("#flops tbody tr")).to_have_count(16)
+    page.locator("#flops tbody a").first.click()
+    expect(page.locator("#flops tbody tr").first).to_contain_text("MatMulV2 [")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

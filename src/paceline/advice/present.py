@@ -26,7 +26,9 @@ def title(finding: Finding, language: str) -> str:
     text = _text(finding, language)
     detail = in_chinese(finding.detail, DETAILS) if language == "zh" else finding.detail
     whom = replace(finding.subject, ranks=()) if finding.everybody else finding.subject
-    return text.title_for(who=who(whom, language), amount=finding.amount, detail=detail)
+    told = text.title_for(who=who(whom, language), amount=finding.amount, detail=detail)
+    # A space divides figures from Chinese words; a full-width bracket needs none.
+    return told.replace("） ", "）")
 
 
 def advice(finding: Finding, language: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ Ranks, operators and links are compared only between runs of the same ranks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -143,7 +144,12 @@ def changes(
         better = (difference > 0) == more_is_faster
         verdict = ("faster" if better else "slower") if real else "same"
         found.append(Change(name, unit, old.median, new.median, noise, verdict))
-    return tuple(sorted(found, key=lambda c: (c.verdict == "same", -abs(c.after - c.before), c.name)))
+    return tuple(sorted(found, key=lambda c: (c.verdict == "same", -abs(c.after - c.before), _in_order(c.name))))
+
+
+def _in_order(name: str) -> str:
+    """Rank 9 before rank 10, where changes are alike."""
+    return re.sub(r"\d+", lambda number: number[0].zfill(12), name)
 
 
 def _usual_sigma(samples: Mapping[str, Sample]) -> float:

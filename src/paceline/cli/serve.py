@@ -24,11 +24,15 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another host name this server answers to; may be repeated.")
     ] = None,
+    hardware: Annotated[
+        Path | None, typer.Option("--hardware", help="TOML with what differs from the usual speeds of links and cards.")
+    ] = None,
 ) -> None:
     """Show all runs below a directory in the browser: diagnosis, charts, timelines, what-ifs, comparisons.
 
     Runs are found by content and only read. Listening on an address other machines reach needs a token: it is taken
-    from PACELINE_TOKEN, or made up and printed once.
+    from PACELINE_TOKEN, or made up and printed once. With a hardware profile that names the cards' generation the pages
+    know model FLOPs utilisation.
 
     Example:  paceline serve runs --port 8080
     """
@@ -38,6 +42,7 @@ def serve(
         import uvicorn
     except ImportError as error:
         raise PacelineError("the web server is not installed", hint="pip install 'paceline[web]'") from error
+    from paceline.advice.hardware import load_hardware
     from paceline.web.listening import listen
     from paceline.web.security import is_loopback, rules_for
 
@@ -48,7 +53,11 @@ def serve(
             raise UsageError("PACELINE_TOKEN is too short", hint="use at least 16 characters, or leave it unset")
     rules = rules_for(host, token=token, names=tuple(allow_host or ()))
     del uvicorn
-    listen(directory, rules, host=host, port=port, announce=lambda address: _announce(directory, address, token))
+    profile = load_hardware(hardware) if hardware else None
+    listen(
+        directory, rules, host=host, port=port, hardware=profile,
+        announce=lambda address: _announce(directory, address, token),
+    )  # fmt: skip
 
 
 def _announce(directory: Path, address: str, token: str | None) -> None:

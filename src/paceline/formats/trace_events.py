@@ -203,8 +203,12 @@ def read_metadata(path: Path) -> bytes:
 
     b"{}" for a bare list of events and for anything else that has no "traceEvents".
     """
-    head = read_head(path, _MAX_HEAD)
-    found = _ARRAY_KEY.search(head)
+    # Mostly the events begin within a few kilobytes, and unpacking more takes as long as reading a small trace.
+    for size in (1 << 16, 1 << 20, _MAX_HEAD):
+        head = read_head(path, size)
+        found = _ARRAY_KEY.search(head)
+        if found or len(head) < size:
+            break
     if not found:
         return b"{}"
     behind = b"}" if _is_gzip(path) else _behind_events(path, found.end() - 1)

@@ -35,9 +35,10 @@ class RankView:
     step_ms: float
     own_ms: float
     peers_ms: float
+    """What its peers take for it, so that it fits the excess: own / (1 + excess)."""
     data_ms: float
     excess: float
-    """own / peers - 1; nan without peers."""
+    """own / peers - 1, step by step, and of that the median; nan without peers."""
     chronic: bool
     silent_s: float
     """0: it is heard."""
@@ -83,7 +84,7 @@ def judge(ranks: Mapping[int, RankState], *, window: int = 50, now: float | None
         RankView(
             rank=state.rank, host=state.head.host or "", step=state.steps[-1].step,
             step_ms=_median(duration[place]) / 1e6, own_ms=_median(own[place]) / 1e6,
-            peers_ms=_median(excess.reference[place]) / 1e6, data_ms=_median(data[place]) / 1e6,
+            peers_ms=_median(own[place]) / 1e6 / (1 + float(excess.usual[place])), data_ms=_median(data[place]) / 1e6,
             excess=float(excess.usual[place]), chronic=place in chronic,
             silent_s=_silence(state, now, usual), events=tuple(state.events),
         )

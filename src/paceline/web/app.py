@@ -16,6 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from paceline import __version__
+from paceline.advice.hardware import Hardware
 from paceline.errors import PacelineError
 from paceline.web.api import cards, charts, comparisons, runs, tables, timelines, what_ifs
 from paceline.web.security import Guard, Rules
@@ -25,9 +26,9 @@ STATIC = Path(__file__).parent / "static"
 _PAGES = ("runs", "compare")
 
 
-def create_app(base: Path, rules: Rules) -> FastAPI:
-    """The application for one base directory."""
-    service = Service(base)
+def create_app(base: Path, rules: Rules, hardware: Hardware | None = None) -> FastAPI:
+    """The application for one base directory; `hardware` is that of the cards that recorded."""
+    service = Service(base, hardware)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

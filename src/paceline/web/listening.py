@@ -9,6 +9,7 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
+from paceline.advice.hardware import Hardware
 from paceline.errors import PacelineError
 from paceline.web.app import create_app
 from paceline.web.security import Rules
@@ -17,9 +18,17 @@ AT_ONCE = 256
 """Connections beyond this are answered with 503."""
 
 
-def listen(directory: Path, rules: Rules, *, host: str, port: int, announce: Callable[[str], None]) -> None:
+def listen(
+    directory: Path,
+    rules: Rules,
+    *,
+    host: str,
+    port: int,
+    announce: Callable[[str], None],
+    hardware: Hardware | None = None,
+) -> None:
     """Serve the pages until stopped; `announce` is given the address once it is bound."""
-    listen_with(create_app(directory, rules), host=host, port=port, announce=announce)
+    listen_with(create_app(directory, rules, hardware), host=host, port=port, announce=announce)
 
 
 def listen_with(app: ASGIApp, *, host: str, port: int, announce: Callable[[str], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
 import shutil
@@ -21,7 +22,7 @@ import msgspec
 from paceline.advice.case import Case
 from paceline.advice.engine import diagnose
 from paceline.advice.finding import Diagnosis
-from paceline.advice.hardware import usual_hardware
+from paceline.advice.hardware import Hardware
 from paceline.advice.present import as_json
 from paceline.analysis.compare import Measured, measure
 from paceline.errors import PacelineError, UsageError
@@ -44,6 +45,9 @@ MOST_ANSWERS = 256
 
 FOUND, QUEUED, READING, EXAMINING, READY, FAILED = "found", "queued", "reading", "examining", "ready", "failed"
 LANGUAGES = ("en", "zh")
+
+_ASKED_APART = ("links", "host_links", "memory")
+"""Tables of the report that the pages ask for when they show them: at ten thousand ranks they are too large to send along."""
 
 Result = TypeVar("Result")
 _log = logging.getLogger("uvicorn.error")
@@ -71,8 +75,8 @@ class NotReadyError(PacelineError):
 class OpenRun:
     """One run as the server holds it. All work on the Run itself happens under `_lock`; requests use cursors."""
 
-    def __init__(self, found: FoundRun, base: Path) -> None:
-        self.found, self._base = found, base
+    def __init__(self, found: FoundRun, base: Path, hardware: Hardware) -> None:
+        self.found, self._base, self._hardware = found, base, hardware
         self.state = State(QUEUED)
         self.timeline_state = State(FOUND)
         self.used = time.monotonic()
@@ -99,7 +103,7 @@ class OpenRun:
                 self.state = State(READING)
                 self._stay_inside()
                 self._run = Run(self.found.path, engine=Processes(os.cpu_count() or 1), progress=self._progress)
-                make_snapshot(self._run, self._scratch)
+                make_snapshot(self._run, self._scratch, self._hardware.peak_rate)
                 self.state = State(EXAMINING)
                 self._examine(self._run)
                 self.state = State(READY)
@@ -155,24 +159,25 @@ class OpenRun:
 
     def _examine(self, run: Run) -> None:
         try:
-            self.diagnosis = diagnose(run)
+            self.diagnosis = diagnose(run, hardware=self._hardware)
         except UsageError as error:
             # A recording without a single step is shown all the same, and the page says why nothing was concluded.
             self.undiagnosed = str(error)
         texts = {language: as_json(self.diagnosis, language) for language in LANGUAGES} if self.diagnosis else {}
-        self._report = report_data(run, texts, nominal=usual_hardware().nominal_speeds)
+        self._report = report_data(run, texts, nominal=self._hardware.nominal_speeds)
         self._documents = {language: self._document(language) for language in LANGUAGES}
 
     def _document(self, language: str) -> bytes:
         assert self._report is not None
-        whole = document(self._report, language)
+        tables = {name: table for name, table in self._report.tables.items() if name not in _ASKED_APART}
+        whole = document(replace(self._report, tables=tables), language)
         about = {"run": self.found.id, "undiagnosed": self.undiagnosed, "source": self.found.name}
-        return msgspec.json.encode(whole | about)
+        return gzip.compress(msgspec.json.encode(whole | about), compresslevel=3)
 
     # -- for requests ------------------------------------------------------------------------------------------------
 
     def report(self, language: str) -> bytes:
-        """Everything the overview and the communication page show, as JSON: schema "paceline.report/1"."""
+        """What the overview and the communication page show, as compressed JSON: schema "paceline.report/1"."""
         self._ready()
         return self._documents[language]
 
@@ -197,7 +202,7 @@ class OpenRun:
     @cached_property
     def case(self) -> Case:
         """What the replay works on; needs `exclusive`."""
-        return Case(self._ready())
+        return Case(self._ready(), hardware=self._hardware)
 
     @cached_property
     def measured(self) -> Measured:
@@ -244,8 +249,8 @@ def _one_line(error: Exception) -> str:
 class OpenRuns:
     """The runs that are open, read one after the other."""
 
-    def __init__(self, base: Path) -> None:
-        self._base = base
+    def __init__(self, base: Path, hardware: Hardware) -> None:
+        self._base, self._hardware = base, hardware
         self._open: dict[str, OpenRun] = {}
         self._lock = threading.Lock()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="paceline-read")
@@ -260,7 +265,7 @@ class OpenRuns:
             if known is not None and not again and known.state.phase != FAILED:
                 return known
             self._make_room()
-            opened = self._open[found.id] = OpenRun(found, self._base)
+            opened = self._open[found.id] = OpenRun(found, self._base, self._hardware)
         if known is not None:
             self._reader.submit(known.close)
         self._reader.submit(opened.read)

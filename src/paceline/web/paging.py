@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
+
 from paceline.errors import UsageError
-from paceline.web.snapshot import Snapshot
 
 MOST_ROWS = 500
 MOST_EXPORTED = 1_000_000
@@ -50,27 +51,29 @@ class Page:
     rows: list[tuple[Any, ...]]
 
 
-def read_page(snapshot: Snapshot, table: PagedTable, filters: Filters, *, sort: str, offset: int, limit: int) -> Page:
+def read_page(
+    cursor: duckdb.DuckDBPyConnection, table: PagedTable, filters: Filters, *, sort: str, offset: int, limit: int
+) -> Page:
     query, values = _query(table, filters)
     order = _order(table, sort)
-    rows = snapshot.cursor.execute(
+    rows = cursor.execute(
         f"SELECT {_listed(table)}, count(*) OVER () FROM ({query}) ORDER BY {order} LIMIT {int(limit)} OFFSET {int(offset)}",
         values,
     ).fetchall()
     if rows:
         return Page(int(rows[0][-1]), [row[:-1] for row in rows])
-    counted = snapshot.cursor.execute(f"SELECT count(*) FROM ({query})", values).fetchone()
+    counted = cursor.execute(f"SELECT count(*) FROM ({query})", values).fetchone()
     return Page(int(counted[0]) if counted else 0, [])
 
 
-def csv_lines(snapshot: Snapshot, table: PagedTable, filters: Filters, sort: str) -> Iterator[str]:
+def csv_lines(cursor: duckdb.DuckDBPyConnection, table: PagedTable, filters: Filters, sort: str) -> Iterator[str]:
     """The whole table, in chunks; names of columns carry their unit."""
     query, values = _query(table, filters)
-    snapshot.cursor.execute(
+    cursor.execute(
         f"SELECT {_listed(table)} FROM ({query}) ORDER BY {_order(table, sort)} LIMIT {MOST_EXPORTED}", values
     )
     yield _csv([[_titled(column) for column in table.columns]])
-    while rows := snapshot.cursor.fetchmany(_CHUNK):
+    while rows := cursor.fetchmany(_CHUNK):
         yield _csv([[_plain(value) for value in row] for row in rows])
 
 

@@ -16,9 +16,11 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from paceline.advice.hardware import Hardware, usual_hardware
 from paceline.errors import PacelineError, UsageError
 from paceline.web.catalogue import Catalogue, FoundRun, look_again
 from paceline.web.columns import MEDIA_TYPE
+from paceline.web.compared import Comparisons
 from paceline.web.opened import FAILED, NotReadyError, OpenRun, OpenRuns
 from paceline.web.snapshot import Snapshot
 from paceline.web.work import BusyError, ClientGoneError, TooLongError, Work
@@ -47,9 +49,10 @@ class Problem(BaseModel):
 class Service:
     """One per server."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, hardware: Hardware | None = None) -> None:
         self.catalogue = Catalogue(base)
-        self.runs = OpenRuns(self.catalogue.base)
+        self.runs = OpenRuns(self.catalogue.base, hardware or usual_hardware())
+        self.comparisons = Comparisons()
         self.work = Work()
         self._looked: dict[str, tuple[float, FoundRun | None]] = {}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 
 from paceline.run.run import Run
+from paceline.web.flops import RECORDED, add_flops
 
 READ = ("ranks", "groups", "steps", "collectives", "links", "packets", "kernels", "operators", "ranks_memory", "memory",
         "flops", "input_pipeline", "input_steps", "host_calls", "counters")  # fmt: skip
@@ -30,7 +31,7 @@ _COPIES = {
     """,
     "ranks_memory": "SELECT * FROM ranks_memory",
     "memory": "SELECT * FROM memory ORDER BY rank, kind, time",
-    "flops": "SELECT * FROM flops",
+    "flops": f"SELECT *, '{RECORDED}' AS basis FROM flops",
     "input_pipeline": "SELECT * FROM input_pipeline",
     "input_steps": "SELECT * FROM input_steps ORDER BY rank, step",
     "host_calls": "SELECT * FROM host_calls",
@@ -116,8 +117,8 @@ class Snapshot:
         return self.cursor.sql(query)
 
 
-def make_snapshot(run: Run, scratch: Path) -> None:
-    """Read what is needed and copy it; `scratch` is a directory of ours."""
+def make_snapshot(run: Run, scratch: Path, peak_rate: float | None = None) -> None:
+    """Read what is needed and copy it; `scratch` is a directory of ours, `peak_rate` FLOP/s of one card."""
     connection = run.connection
     # Before anything is read: once used, the directory cannot be changed.
     connection.execute("SET temp_directory = ?", [str(scratch / "spill")])
@@ -127,3 +128,4 @@ def make_snapshot(run: Run, scratch: Path) -> None:
     connection.execute(f"ATTACH '{file}' AS web")
     for name, select in (_COPIES | _SUMS).items():
         connection.execute(f"CREATE TABLE web.{name} AS {select}")
+    add_flops(run, peak_rate)

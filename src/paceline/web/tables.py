@@ -210,9 +210,9 @@ ALLOCATIONS = PagedTable(
 
 FLOPS = PagedTable(
     "flops",
-    "Work of each rank and the rate it was done at.",
+    "Work of each rank a step and the rate it was done at: as recorded, or counted from its matrix products.",
     (*_rank_columns(), Column("unit"), Column("flops", "number"), Column("flops_per_s", "number"),
-     Column("utilisation", "fraction")),
+     Column("utilisation", "fraction"), Column("basis")),
     _fixed(f"SELECT * FROM flops JOIN ranks USING (rank) WHERE name IS NULL AND {_WHO}"),
     _WHO_FILTERS,
     "-flops",
@@ -220,7 +220,7 @@ FLOPS = PagedTable(
 
 OPERATOR_FLOPS = PagedTable(
     "operator-flops",
-    "Work of a rank's operators, where the recording knows it.",
+    "Work of a rank's operators: as recorded, or counted from the shapes of matrix products.",
     (Column("name"), Column("unit"), Column("flops", "number"), Column("flops_per_s", "number"),
      Column("utilisation", "fraction")),
     _fixed("""

@@ -32,11 +32,14 @@ export function ClusterMap({ cluster, fraction, tip, color, marked, onPick }: Cl
         context.fillStyle = variable("ink-soft");
         if (racks.labels) context.fillText(fit(context, rack.host.name || t("unknown host"), rack.width), rack.x, rack.y - 5);
       }
+      // A few that are missing must be seen; where most are, they must not drown the others.
+      const known = racks.cells.reduce((sum, cell) => sum + Number(cell.rank.recorded && fraction(cell.rank) !== null), 0);
+      const [empty, red] = [variable(known * 2 < racks.cells.length ? "rule" : "ink-soft"), parseHex(variable("culprit"))];
       racks.cells.forEach((cell) => {
         const value = fraction(cell.rank);
         const culprit = marked.has(cell.rank.rank);
-        const fill = culprit ? parseHex(variable("culprit")) : mix(low, high, value ?? 0);
-        drawCell(context, cell, racks.size, value === null || !cell.rank.recorded ? null : css(fill));
+        const fill = culprit ? red : mix(low, high, value ?? 0);
+        drawCell(context, cell, racks.size, value === null || !cell.rank.recorded ? null : css(fill), empty);
         if (racks.size >= 22) drawNumber(context, cell, racks.size, inkOn(fill));
       });
       // Last, or the neighbours would cover them.
@@ -79,14 +82,14 @@ export function ClusterMap({ cluster, fraction, tip, color, marked, onPick }: Cl
   );
 }
 
-function drawCell(context: CanvasRenderingContext2D, cell: Cell, size: number, fill: string | null): void {
+function drawCell(context: CanvasRenderingContext2D, cell: Cell, size: number, fill: string | null, empty: string): void {
   const inner = size - (size > 12 ? 2 : 1);
   if (fill !== null) {
     context.fillStyle = fill;
     context.fillRect(cell.x, cell.y, inner, inner);
     return;
   }
-  context.strokeStyle = variable("ink-soft");
+  context.strokeStyle = empty;
   context.setLineDash([2, 2]);
   context.strokeRect(cell.x + 0.5, cell.y + 0.5, inner - 1, inner - 1);
   context.setLineDash([]);

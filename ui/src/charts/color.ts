@@ -28,7 +28,7 @@ export function parseHex(text: string): Rgb {
 
 /** Black or white, whichever reads better on the colour. */
 export function inkOn([red, green, blue]: Rgb): string {
-  return 0.299 * red + 0.587 * green + 0.114 * blue > 150 ? "#16181d" : "#ffffff";
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 130 ? "#16181d" : "#ffffff";
 }
 
 /** A colour of the style sheet, as it is in the current theme. */

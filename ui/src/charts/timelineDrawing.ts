@@ -183,13 +183,15 @@ export function drawGutter(frame: Frame, lanes: LaidLane[], how: { open: Readonl
   let free = -Infinity;
   for (const lane of lanes) {
     const y = AXIS + lane.y - scroll + lane.height / 2;
+    const thin = lane.height < 9;
     if (lane.firstOfRank && y - free >= 11) {
       const red = how.marked.has(lane.rank);
       context.textAlign = "left";
       context.fillStyle = variable(red ? "culprit" : "ink");
-      context.font = `${red ? "700" : "600"} 11.5px ${variable("font")}`;
+      // Thin lanes lie closer than a line of text: smaller letters, and the first one below the axis.
+      context.font = `${red ? "700" : thin ? "500" : "600"} ${thin ? 10 : 11.5}px ${variable("font")}`;
       const mark = how.foldable.has(lane.rank) ? (how.open.has(lane.rank) ? "▾ " : "▸ ") : "   ";
-      context.fillText(mark + how.words.rank(lane.rank), 4, y);
+      context.fillText(mark + how.words.rank(lane.rank), 4, y >= AXIS ? Math.max(y, AXIS + 7) : y);
       if (how.cursor === lane.rank) {
         context.strokeStyle = variable("link");
         context.strokeRect(1.5, y - 8, GUTTER - 6, 16);

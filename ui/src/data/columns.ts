@@ -15,25 +15,30 @@ export interface PackedTexts {
 export type PackedColumn = (number | string | null)[] | PackedNumbers | PackedTexts;
 export type PackedTable = Record<string, PackedColumn>;
 
-/** A table read by column; a column nobody sent is empty, an unknown number is NaN. */
+/** A table read by column; a column nobody sent is empty, an unknown number is NaN. A packed one is unpacked when asked for. */
 export class Columns {
   readonly length: number;
   private readonly numbers = new Map<string, Numbers>();
   private readonly strings = new Map<string, (string | null)[]>();
+  private readonly packed = new Map<string, PackedNumbers | PackedTexts>();
 
   constructor(packed: PackedTable | undefined, rows = 0) {
     let length = rows;
     for (const [name, column] of Object.entries(packed ?? {})) {
-      length = Math.max(length, this.unpack(name, column));
+      if (Array.isArray(column)) this.keep(name, column);
+      else this.packed.set(name, column);
+      length = Math.max(length, rowsOf(column));
     }
     this.length = length;
   }
 
   num(name: string): Numbers {
+    this.unpack(name);
     return this.numbers.get(name) ?? new Float64Array(this.length).fill(NaN);
   }
 
   text(name: string): (string | null)[] {
+    this.unpack(name);
     return this.strings.get(name) ?? new Array<string | null>(this.length).fill(null);
   }
 
@@ -46,17 +51,27 @@ export class Columns {
     this.strings.set(name, Array.from(codes, (code) => texts[code]));
   }
 
-  private unpack(name: string, column: PackedColumn): number {
-    if (Array.isArray(column)) {
-      if (column.some((value) => typeof value === "string")) this.strings.set(name, column as (string | null)[]);
-      else this.numbers.set(name, Float64Array.from(column as (number | null)[], (value) => value ?? NaN));
-      return column.length;
-    }
-    const values = "texts" in column ? unpackTexts(column) : unpackNumbers(column);
-    if ("texts" in column) this.strings.set(name, values as (string | null)[]);
-    else this.numbers.set(name, values as Numbers);
-    return values.length;
+  private keep(name: string, column: (number | string | null)[]): void {
+    if (column.some((value) => typeof value === "string")) this.strings.set(name, column as (string | null)[]);
+    else this.numbers.set(name, Float64Array.from(column as (number | null)[], (value) => value ?? NaN));
   }
+
+  private unpack(name: string): void {
+    const column = this.packed.get(name);
+    if (!column) return;
+    this.packed.delete(name);
+    if ("texts" in column) this.strings.set(name, unpackTexts(column));
+    else this.numbers.set(name, unpackNumbers(column));
+  }
+}
+
+const WIDTHS = { u8: 1, u16: 2, i32: 4, f32: 4 };
+
+function rowsOf(column: PackedColumn): number {
+  if (Array.isArray(column)) return column.length;
+  if ("texts" in column) return rowsOf(column.codes);
+  const padding = column.base64.endsWith("==") ? 2 : column.base64.endsWith("=") ? 1 : 0;
+  return ((column.base64.length / 4) * 3 - padding) / WIDTHS[column.kind];
 }
 
 function unpackTexts(column: PackedTexts): (string | null)[] {
@@ -65,7 +80,9 @@ function unpackTexts(column: PackedTexts): (string | null)[] {
 }
 
 function unpackNumbers(column: PackedNumbers): Numbers {
-  const bytes = Uint8Array.from(atob(column.base64), (character) => character.charCodeAt(0));
+  const text = atob(column.base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
   switch (column.kind) {
     case "u8":
       return bytes;

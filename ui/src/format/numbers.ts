@@ -74,7 +74,7 @@ export function msColumn(values: ArrayLike<number>): ColumnFormat {
 export function bytesColumn(values: ArrayLike<number>): ColumnFormat {
   const most = largest(values);
   // From bytes to gigabytes in one column: each number carries its own unit, or the small ones would read 0.0.
-  if (Array.from(values).some((value) => value > 0 && value < most / 1000)) return { unit: "", format: bytes };
+  if (Array.from(values).some((value) => value > 0 && value < most / 300)) return { unit: "", format: bytes };
   const power = unitPower(most);
   const decimals = power === 0 ? 0 : most / 1000 ** power >= 100 ? 0 : most / 1000 ** power >= 10 ? 1 : 2;
   return { unit: BYTE_UNITS[power], format: (value) => fixed(value / 1000 ** power, decimals) };

@@ -19,7 +19,8 @@ interface Row {
 
 const HELD = ["waiting-deep"];
 
-export function Arrivals() {
+/** `tabled`: with a table, where the page has no other that tells the same. */
+export function Arrivals({ tabled = true }: { tabled?: boolean }) {
   const t = useText();
   const { document, cluster, focus } = useScene();
   const table = document.tables.arrivals;
@@ -48,8 +49,8 @@ export function Arrivals() {
         <>
           <h3>{t("arrivals.chart")}</h3>
           <RankBars bars={bars} colors={HELD} downColor="waiting" marked={focus.ranks} tip={tip} label={t("arrivals.label", { n: bars.length })} />
-          <DataTable columns={columns(rows, t)} rows={rows} sortedBy={5} most={10} caption={t("arrivals.title")}
-            marked={(row) => focus.ranks.has(row.rank)} />
+          {tabled && <DataTable columns={columns(rows, t)} rows={rows} sortedBy={5} most={10} caption={t("arrivals.title")}
+            marked={(row) => focus.ranks.has(row.rank)} />}
         </>
       )}
     </Section>

@@ -62,7 +62,7 @@ def describe(state: TrainingState, loss: float | None, seconds: float, global_ba
     first = (
         f"{{ Epoch:[{state.epoch:3d}/{epochs:3d}], step:[{state.step_in_epoch:5d}/{per_epoch:5d}], "
         f"loss: {'nan' if loss is None else f'{loss:5.3f}'}, per_step_time: {int(seconds * 1000)}ms"
-        + (f", lr: {rate}" if rate is not None else "")
+        + (f", lr: {rate:g}" if rate is not None else "")
         + f", overflow cond: {bool(state.overflow)}, loss_scale: {state.loss_scale}"
     )
     percent = 100.0 * state.step / total

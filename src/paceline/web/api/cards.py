@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from paceline.advice.present import title
 from paceline.web.api.runs import LanguageQuery
+from paceline.web.flops import COUNTED
 from paceline.web.opened import OpenRun
 from paceline.web.service import PROBLEMS, NotFoundError, Opened, ask
 from paceline.web.snapshot import Snapshot
@@ -45,7 +46,7 @@ class Card(BaseModel):
     groups: list[Group]
     findings: list[CardFinding]
     has: dict[str, int]
-    """Rows of each table there are for this rank."""
+    """Rows of each table there are for this rank; flops_counted: those of flops that we worked out."""
 
 
 _COUNTED = ("steps", "operator_times", "collectives", "memory", "flops", "input_pipeline", "input_steps", "host_calls",
@@ -71,6 +72,7 @@ def _card(snapshot: Snapshot, rank: int) -> Card:
     if not rows:
         raise NotFoundError(f"this run has no rank {rank}")
     counted = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name} WHERE rank = $rank" for name in _COUNTED)
+    counted += f" UNION ALL SELECT 'flops_counted', count(*) FROM flops WHERE rank = $rank AND basis = '{COUNTED}'"
     has = dict(snapshot.cursor.execute(counted, {"rank": rank}).fetchall())
     groups = snapshot.cursor.execute(
         """

@@ -81,13 +81,14 @@ async def own_times(request: Request, opened: Opened) -> Response:
 
 @router.get("/runs/{run_id}/charts/resources", responses=PROBLEMS | BINARY, response_class=Response)
 async def resources(request: Request, opened: Opened) -> Response:
-    """Per rank: peak, capacity (bytes), flops, flops_per_s, utilisation."""
+    """Per rank: peak, capacity (bytes), flops, flops_per_s, utilisation, and what they are based on."""
     select = """
         WITH work AS (
-            SELECT rank, sum(flops) AS flops, sum(flops_per_s) AS flops_per_s, max(utilisation) AS utilisation
+            SELECT rank, sum(flops) AS flops, sum(flops_per_s) AS flops_per_s, max(utilisation) AS utilisation,
+                   any_value(basis) AS basis
             FROM flops WHERE name IS NULL GROUP BY rank
         )
-        SELECT rank, peak, capacity, flops, flops_per_s, utilisation
+        SELECT rank, peak, capacity, flops, flops_per_s, utilisation, work.basis
         FROM ranks LEFT JOIN ranks_memory USING (rank) LEFT JOIN work USING (rank) ORDER BY rank
     """
     return binary(await ask(request, opened, lambda snapshot: to_bytes(query(snapshot, select))))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
+from starlette.requests import Request
 from starlette.responses import Response
 
 from paceline.web.catalogue import FoundRun
@@ -110,9 +112,13 @@ def open_run(
     responses=PROBLEMS | {200: JSON_OBJECT},
     response_class=Response,
 )
-async def overview(opened: Opened, lang: LanguageQuery = "en") -> Response:
+async def overview(request: Request, opened: Opened, lang: LanguageQuery = "en") -> Response:
     """The diagnosis and the tables of the overview and communication pages: schema "paceline.report/1"."""
-    return Response(opened.report(lang), media_type="application/json")
+    packed = opened.report(lang)
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(gzip.decompress(packed), media_type="application/json")
+    headers = {"content-encoding": "gzip", "vary": "Accept-Encoding"}
+    return Response(packed, media_type="application/json", headers=headers)
 
 
 def _as_it_is(found: FoundRun, service: Service) -> FoundRun:

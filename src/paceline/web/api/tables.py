@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from paceline.web.paging import MOST_ROWS, Filters, csv_lines, read_page
+from paceline.web.paging import MOST_ROWS, Filters, Page, PagedTable, csv_lines, read_page
 from paceline.web.service import PROBLEMS, Opened, RunId, ask, json_bytes
 from paceline.web.tables import TABLES
 
@@ -66,6 +66,9 @@ def the_filters(
 
 FiltersNow = Annotated[Filters, Depends(the_filters)]
 Sort = Annotated[str | None, Query(max_length=64, description='A column; "-" before it sorts downwards.')]
+Offset = Annotated[int, Query(ge=0, le=_MOST)]
+Limit = Annotated[int, Query(ge=1, le=MOST_ROWS)]
+CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
 
 
 @router.get("/tables")
@@ -87,31 +90,23 @@ async def get_table(
     opened: Opened,
     filters: FiltersNow,
     sort: Sort = None,
-    offset: Annotated[int, Query(ge=0, le=_MOST)] = 0,
-    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
+    offset: Offset = 0,
+    limit: Limit = 50,
 ) -> Response:
     """One page of a table, sorted and filtered by the server."""
     table = TABLES[name.value]
     order = sort or table.sort
     page = await ask(
-        request, opened, lambda snapshot: read_page(snapshot, table, filters, sort=order, offset=offset, limit=limit)
+        request,
+        opened,
+        lambda snapshot: read_page(snapshot.cursor, table, filters, sort=order, offset=offset, limit=limit),
     )
-    columns = [{"name": column.name, "kind": column.kind} for column in table.columns]
-    return json_bytes(
-        {
-            "table": table.name,
-            "columns": columns,
-            "sort": order,
-            "offset": offset,
-            "total": page.total,
-            "rows": page.rows,
-        }
-    )
+    return page_of(table, page, sort=order, offset=offset)
 
 
 @router.get(
     "/runs/{run_id}/tables/{name}/csv",
-    responses=PROBLEMS | {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
+    responses=PROBLEMS | CSV,
     response_class=Response,
 )
 async def get_csv(
@@ -120,16 +115,31 @@ async def get_csv(
     """The whole table as CSV, in the same order and with the same filters."""
     table = TABLES[name.value]
     order = sort or table.sort
-    # The first chunk is made before the answer begins, so that a wrong question is an error and not an empty file.
-    with opened.snapshot() as probe:
-        await ask(request, opened, lambda snapshot: read_page(snapshot, table, filters, sort=order, offset=0, limit=1))
-        del probe
+    # A row is read before the answer begins, so that a wrong question is an error and not an empty file.
+    await ask(request, opened, lambda one: read_page(one.cursor, table, filters, sort=order, offset=0, limit=1))
 
     def lines() -> Iterator[str]:
         with opened.snapshot() as snapshot:
-            yield from csv_lines(snapshot, table, filters, order)
+            yield from csv_lines(snapshot.cursor, table, filters, order)
 
-    file = f"{run_id}-{table.name}.csv"
-    return StreamingResponse(
-        lines(), media_type="text/csv; charset=utf-8", headers={"content-disposition": f'attachment; filename="{file}"'}
+    return csv_file(lines(), f"{run_id}-{table.name}.csv")
+
+
+def csv_file(lines: Iterator[str], name: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def page_of(table: PagedTable, page: Page, *, sort: str, offset: int) -> Response:
+    """As TableRows says."""
+    columns = [{"name": column.name, "kind": column.kind} for column in table.columns]
+    return json_bytes(
+        {
+            "table": table.name,
+            "columns": columns,
+            "sort": sort,
+            "offset": offset,
+            "total": page.total,
+            "rows": page.rows,
+        }
     )

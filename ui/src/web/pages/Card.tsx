@@ -3,9 +3,9 @@ import { useMemo } from "preact/hooks";
 import { Curve, type Series } from "../../charts/Curve";
 import { Choice } from "../../components/Choice";
 import { Empty, Section } from "../../components/Section";
-import { StackedBar } from "../../components/StackedBar";
+import { PartLegend, StackedBar } from "../../components/StackedBar";
 import type { Columns } from "../../data/columns";
-import { bytes, duration, fixed, percent, ranges, signedPercent } from "../../format/numbers";
+import { bytes, count, duration, fixed, percent, ranges, signedPercent } from "../../format/numbers";
 import { useText } from "../../i18n/text";
 import { kindName } from "../../views/Collectives";
 import { useScene } from "../../views/context";
@@ -68,7 +68,7 @@ export function Card({ run, rank }: { run: string; rank: number }) {
           ))}
         </ul>
       )}
-      {share && <div class="whole"><StackedBar parts={share.parts} scale={share.step} title={t("Rank", { n: rank })} /></div>}
+      {share && <div class="whole"><StackedBar parts={share.parts} scale={share.step} title={t("Rank", { n: rank })} /><PartLegend parts={share.parts} total={share.step} /></div>}
       <Tabs name="tab" label={w("card.parts")} options={TABS.map((one) => [one, w(`card.${one}`)] as const)} />
       {card && tab === "steps" && <StepsOf run={run} card={card} />}
       {card && tab === "operators" && <OperatorsOf run={run} card={card} />}
@@ -99,7 +99,7 @@ function StepsOf({ run, card }: PartProps) {
           <div class="table"><table>
             <thead><tr><th class="text" scope="col">{t("collectives.kind")}</th><th scope="col">{t("collectives.size")}</th><th class="text" scope="col">{w("col.ranks")}</th></tr></thead>
             <tbody>{card.groups.map((group) => (
-              <tr key={group.group}><td class="text">{kindName(group.kind ?? "", t)}</td><td>{group.members}</td>
+              <tr key={group.group}><td class="text">{kindName(group.kind ?? "", t)}</td><td>{count(group.members)}</td>
                 <td class="text">{ranges(group.ranks, 8)}{group.ranks.length < group.members && " …"}</td></tr>
             ))}</tbody>
           </table></div>
@@ -128,11 +128,10 @@ function OperatorsOf({ run, card }: PartProps) {
           </>
         )}
       </Section>
-      {Boolean(card.has["flops"]) && (
-        <Section id="flops" title={w("card.flops")}>
-          <ServerTable run={run} name="operator-flops" filters={{ rank: card.rank, q: place.query.get("q") }} sort="-flops" prefix="f" size={15} caption={w("card.flops")} />
-        </Section>
-      )}
+      <Section id="flops" title={w("card.flops")} note={card.has["flops_counted"] ? w("card.flops.counted") : undefined}>
+        {card.has["flops"] ? <ServerTable run={run} name="operator-flops" filters={{ rank: card.rank, q: place.query.get("q") }} sort="-flops" prefix="f" size={15} caption={w("card.flops")} />
+          : <Empty title={w("flops.empty")} text={w("flops.empty.text")} />}
+      </Section>
     </>
   );
 }
@@ -146,7 +145,8 @@ function CommunicationOf({ run, card }: PartProps) {
     <>
       <Section id="communication" title={w("card.communication.title", { n: card.rank })}>
         <div class="controls"><TextField name="q" label={w("col.name")} /></div>
-        <ServerTable run={run} name="card-collectives" filters={{ rank: card.rank, q: place.query.get("q") }} sort="-time" caption={w("card.communication")} />
+        <ServerTable run={run} name="card-collectives" filters={{ rank: card.rank, q: place.query.get("q") }} sort="-time" caption={w("card.communication")}
+          render={{ kind: (row) => kindName(String(row["kind"] ?? ""), t) }} />
       </Section>
       <Section id="links" title={w("comm.linksof", { n: card.rank })}>
         <ServerTable run={run} name="links" filters={{ rank: card.rank }} sort="-time" prefix="l" size={15} caption={w("comm.links")} hidden={["scope"]} empty={w("comm.nolinks")} />
@@ -193,7 +193,7 @@ function HostOf({ run, card }: PartProps) {
       </Section>
       {counters.map((one) => (
         <Section key={one.name} id={one.name} title={w("card.counter", { name: one.name })}>
-          <Curve series={[one]} format={(value) => fixed(value, 0)} formatX={(value) => `${fixed(value, value < 10 ? 2 : 0)} s`} label={one.name} height={150} fromZero={false} />
+          <Curve series={[one]} format={(value) => inUnit(value, one.name)} formatX={(value) => `${fixed(value, value < 10 ? 2 : 0)} s`} label={one.name} height={150} fromZero={false} />
         </Section>
       ))}
     </>
@@ -240,6 +240,15 @@ function byName(table: Columns, name: string, x: string, y: string, colors: stri
     one.y.push(ys[i]);
   }
   return [...found.values()];
+}
+
+const SIZES: Record<string, number> = { B: 1, KB: 1e3, MB: 1e6, GB: 1e9 };
+
+/** Counters carry their unit at the end of their name: "AI Core Freq MHz", "APP/HBM KB". */
+function inUnit(value: number, name: string): string {
+  const unit = name.split(" ").at(-1) ?? "";
+  if (unit in SIZES) return bytes(value * SIZES[unit]);
+  return /^([MG]?Hz|W|%|°C|us|ms)$/.test(unit) ? `${fixed(value, 0)} ${unit}` : fixed(value, 0);
 }
 
 const MEMORY_COLORS = ["compute", "exposed", "overlapped", "data"];

@@ -2,7 +2,7 @@
 import { useCallback, useMemo } from "preact/hooks";
 import { RankBars, type Bar } from "../../charts/RankBars";
 import { Section } from "../../components/Section";
-import { duration, percent } from "../../format/numbers";
+import { binaryBytes, duration, percent } from "../../format/numbers";
 import { useText } from "../../i18n/text";
 import { Arrivals } from "../../views/Arrivals";
 import { Collectives as CollectiveClasses, kindName } from "../../views/Collectives";
@@ -70,7 +70,7 @@ function Ranks({ run }: { run: string }) {
             bytes: (row) => <LinksButton row={row} onOpen={() => set({ links: Number(row["rank"]) }, true)} />,
           }} />
       </Section>
-      <Arrivals />
+      <Arrivals tabled={false} />
       {links !== null && <RankLinks run={run} rank={Number(links)} onClose={() => set({ links: null, dsort: null, dpage: null })} />}
     </>
   );
@@ -106,7 +106,7 @@ function LinkTable({ run }: { run: string }) {
       <div class="controls">
         <TextField name="src" label={w("col.src")} numeric /><TextField name="dst" label={w("col.dst")} numeric />
         <Pick name="transport" label={w("col.transport")} all={w("filter.all")} options={transports.map((name) => [name, name] as const)} />
-        <HostPick /><StepPick />
+        <HostPick /><StepPick all />
       </div>
       <Section id="links" title={w("comm.links.title")} note={w("comm.links.note")}>
         <ServerTable run={run} name="links" filters={filters} sort="ratio" caption={w("comm.links.title")} hidden={["scope"]}
@@ -190,10 +190,11 @@ function Packets({ run }: { run: string }) {
       {document.tables.packets.length > 0 && (
         <Section id="sizes" title={w("comm.sizes")}>
           <div class="controls">
-            <StepPick /><TextField name="rank" label={w("col.rank")} numeric />
+            <StepPick all /><TextField name="rank" label={w("col.rank")} numeric />
             <Pick name="transport" label={w("col.transport")} all={w("filter.all")} options={transports.map((name) => [name, name] as const)} />
           </div>
-          <ServerTable run={run} name="packets" filters={filters} sort="-time" caption={w("comm.sizes")} />
+          <ServerTable run={run} name="packets" filters={filters} sort="-time" caption={w("comm.sizes")}
+            render={{ packet_bytes: (row) => binaryBytes(Number(row["packet_bytes"])) }} />
         </Section>
       )}
     </>

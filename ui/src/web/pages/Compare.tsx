@@ -1,13 +1,16 @@
 // Two runs side by side: what became faster or slower beyond noise, and what became of the findings.
 import { useEffect, useState } from "preact/hooks";
+import { Choice } from "../../components/Choice";
 import { Empty, Section } from "../../components/Section";
-import { fixed, signedPercent } from "../../format/numbers";
+import { count, fixed, percent, signedPercent, UNKNOWN } from "../../format/numbers";
 import { address, post, Problem, useJson, usePolling, type RunInfo, type RunList } from "../api";
 import { Title } from "../parts/Filters";
 import { Link } from "../parts/Link";
 import { ProgressBar } from "../parts/ProgressBar";
+import { rankCell } from "../parts/RankLink";
+import { ServerTable } from "../parts/ServerTable";
 import { Trouble } from "../parts/Trouble";
-import { runAddress, useRouter } from "../router";
+import { runAddress, useRouter, useSetting } from "../router";
 import { isWebKey, useLanguage, useWords, type WebKey, type Words } from "../words";
 
 interface Change {
@@ -23,17 +26,12 @@ interface Change {
 interface Compared {
   same_ranks: boolean;
   step: Change;
-  phases: Change[];
-  ranks: Change[];
-  operators: Change[];
-  transports: Change[];
-  links: Change[];
-  counts: Record<string, number>;
+  tables: Record<Part, { rows: number; changed: number }>;
   findings: { status: "gone" | "still" | "new" | "unseen"; id: string; title: string; gain_percent_before: number | null; gain_percent_after: number | null }[];
 }
 
-const TABLES = ["ranks", "operators", "transports", "links"] as const;
-const MOST = 12;
+const PARTS = ["phases", "ranks", "operators", "transports", "links"] as const;
+type Part = (typeof PARTS)[number];
 
 export function Compare() {
   const w = useWords();
@@ -103,6 +101,8 @@ function RunPick({ label, name, value, runs }: { label: string; name: string; va
 function Result({ result, before, after }: { result: Compared; before: string; after: string }) {
   const w = useWords();
   const { step } = result;
+  const [show, setShow] = useSetting("show", "changed");
+  const others = PARTS.filter((part) => part !== "phases" && result.tables[part].rows > 0);
   return (
     <>
       <div class="headline compared">
@@ -118,42 +118,49 @@ function Result({ result, before, after }: { result: Compared; before: string; a
           {result.findings.map((fate, i) => <li key={i} class={fate.status}><b>{w(`fate.${fate.status}`)}</b> {fate.title}</li>)}
         </ul>
       </Section>
-      <Section id="phases" title={w("compare.phases")}><Changes rows={[step, ...result.phases]} most={Infinity} /></Section>
       {!result.same_ranks && <p class="note">{w("compare.otherranks")}</p>}
-      {TABLES.filter((name) => result[name].length > 0).map((name) => (
-        <Section key={name} id={name} title={w(`compare.${name}`)} note={w("compare.real", { n: result[name].filter((row) => row.verdict !== "same").length, all: result.counts[name] ?? 0 })}>
-          <Changes rows={result[name]} most={MOST} />
-        </Section>
+      <Changes part="phases" title={w("compare.phases")} before={before} after={after} all rows={result.tables.phases.rows} />
+      {others.length > 0 && (
+        <div class="controls">
+          <Choice label={w("compare.show")} value={show} onChange={setShow} options={[{ value: "changed", label: w("compare.changed") }, { value: "all", label: w("compare.all") }]} />
+        </div>
+      )}
+      {others.map((part) => (
+        <Changes key={part} part={part} title={w(`compare.${part}`)} note={result.tables[part].changed === 0 && show !== "all" ? undefined : w("compare.real", { n: count(result.tables[part].changed), all: count(result.tables[part].rows) })}
+          before={before} after={after} all={show === "all"} rows={result.tables[part].rows} />
       ))}
     </>
   );
 }
 
-function Changes({ rows, most }: { rows: Change[]; most: number }) {
+interface ChangesProps {
+  part: Part;
+  title: string;
+  note?: string | undefined;
+  before: string;
+  after: string;
+  /** Also what changed no more than noise does. */
+  all: boolean;
+  rows: number;
+}
+
+function Changes({ part, title, note, before, after, all, rows }: ChangesProps) {
   const w = useWords();
-  const [all, setAll] = useState(false);
-  const real = rows.filter((row) => row.verdict !== "same").length;
-  const shown = all || most > rows.length ? rows : rows.slice(0, Math.min(most, real));
   return (
-    <div class="table">
-      {shown.length > 0 && <table>
-        <thead><tr><th class="text" scope="col" /><th scope="col">{w("compare.before")}</th><th scope="col">{w("compare.after")}</th><th scope="col">{w("compare.change")}</th><th scope="col">{w("compare.noise")}</th><th class="text" scope="col">{w("compare.verdict")}</th></tr></thead>
-        <tbody>
-          {shown.map((row) => (
-            <tr key={row.name}>
-              <td class="text">{named(row.name, w)}</td>
-              <td>{fixed(row.before, 2)} <small>{row.unit}</small></td><td>{fixed(row.after, 2)} <small>{row.unit}</small></td>
-              <td>{row.percent === null ? "" : signedPercent(row.percent / 100)}</td>
-              <td>± {row.before ? fixed((100 * row.noise) / Math.abs(row.before), 1) : "–"} %</td>
-              <td class={`text verdict ${row.verdict}`}>{w(`verdict.${row.verdict}`)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>}
-      {rows.length > shown.length && <button type="button" class="more" onClick={() => setAll(true)}>{w("compare.all", { n: rows.length })}</button>}
-    </div>
+    <Section id={part} title={title} note={note}>
+      <ServerTable name={part} path={`compare/tables/${part}`} filters={{ before, after, verdict: all ? null : "changed" }} sort="place" hidden={["place"]}
+        prefix={part} size={12} caption={title} empty={w("compare.nothing", { n: count(rows) })}
+        render={{
+          ...(part === "phases" && { name: (row) => named(String(row["name"]), w) }),
+          ...(part === "ranks" && { rank: rankCell(after) }),
+          noise: (row) => (typeof row["noise"] === "number" ? `± ${percent(row["noise"], 1)}` : UNKNOWN),
+          verdict: (row) => <span class={`verdict ${row["verdict"]}`}>{isVerdict(row["verdict"]) ? w(`verdict.${row["verdict"]}`) : row["verdict"]}</span>,
+        }} />
+    </Section>
   );
 }
+
+const isVerdict = (value: unknown): value is Change["verdict"] => typeof value === "string" && isWebKey(`verdict.${value}`);
 
 function named(name: string, w: Words): string {
   const key = `phase.${name}`;

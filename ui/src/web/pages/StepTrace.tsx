@@ -33,7 +33,9 @@ export function StepTrace({ run }: { run: string }) {
   const path = `runs/${encodeURIComponent(run)}`;
   const asked = useColumns(address(`${path}/charts/breakdown`, { step: filters.step }));
   const groups = useJson<{ rows: [string, string, number, string][] }>(address(`${path}/tables/groups`, { limit: 500 }));
-  const chosen = useMemo(() => chosenRanks(cluster, filters, groups.value?.rows ?? []), [cluster, place, groups.value]);
+  const members = useMemo(() => (filters.group ? groups.value?.rows.find(([name]) => name === filters.group)?.[3] : undefined), [filters.group, groups.value]);
+  const chosen = useMemo(() => chosenRanks(cluster, filters.host, filters.stage, members), [cluster, filters.host, filters.stage, members]);
+  const groupNames = useMemo(() => (groups.value?.rows ?? []).map(([group, kind, size, ranks]) => [group, `${kindName(kind ?? "", t)} · ${size}: ${ranges(expand(ranks), 3)}`] as const), [groups.value, t]);
   const shares = useMemo(() => (asked.value ? readShares(asked.value.columns, cluster).filter((share) => chosen.has(share.rank.rank)) : []), [asked.value, cluster, chosen]);
   const bars = useMemo(() => inOrder(shares, cluster).map((share): Bar => ({ rank: share.rank.rank, up: PARTS.map((part) => share.parts[part]) })), [shares, cluster]);
   const byRank = useMemo(() => new Map(shares.map((share) => [share.rank.rank, share])), [shares]);
@@ -54,8 +56,7 @@ export function StepTrace({ run }: { run: string }) {
       <Title title={w("steps.title")} note={w("steps.note")} />
       <div class="controls">
         <StepPick /><HostPick /><StagePick />
-        <Pick name="group" label={w("filter.group")} all={w("filter.all")}
-          options={(groups.value?.rows ?? []).map(([group, kind, members, ranks]) => [group, `${kindName(kind ?? "", t)} · ${members}: ${ranges(expand(ranks), 3)}`] as const)} />
+        <Pick name="group" label={w("filter.group")} all={w("filter.all")} options={groupNames} />
       </div>
       {asked.problem && <Trouble problem={asked.problem} />}
       {asked.value && shares.length === 0 && <Empty title={t("time.empty")} text={t("time.empty.text")} />}
@@ -123,7 +124,8 @@ function heatOf(table: Columns, cluster: Cluster, chosen: ReadonlySet<number>): 
   }
   const excess = new Float32Array(values.length).fill(NaN);
   const stages = new Map<number | null, number[]>();
-  order.forEach((one, column) => stages.set(one.stage, [...(stages.get(one.stage) ?? []), column]));
+  for (const stage of new Set(order.map((one) => one.stage))) stages.set(stage, []);
+  order.forEach((one, column) => stages.get(one.stage)!.push(column));
   for (let row = 0; row < steps.length; row++) {
     for (const members of stages.values()) {
       const usual = median(members.map((column) => values[row * order.length + column]).filter(Number.isFinite));
@@ -134,11 +136,10 @@ function heatOf(table: Columns, cluster: Cluster, chosen: ReadonlySet<number>): 
   return { ranks: order.map((one) => one.rank), steps, boundaries, own: values, excess, values: excess.map((value) => clamp(value / FULL_EXCESS, 0, 1)) };
 }
 
-function chosenRanks(cluster: Cluster, filters: Record<string, string | null>, groups: [string, string, number, string][]): ReadonlySet<number> {
-  const group = filters["group"] ? groups.find(([name]) => name === filters["group"]) : undefined;
-  const members = group ? new Set(expand(group[3])) : null;
+function chosenRanks(cluster: Cluster, host: string | null | undefined, stage: string | null | undefined, group: string | undefined): ReadonlySet<number> {
+  const members = group === undefined ? null : new Set(expand(group));
   return new Set(cluster.ranks
-    .filter((rank) => (!filters["host"] || rank.host === filters["host"]) && (!filters["stage"] || rank.stage === Number(filters["stage"])) && (!members || members.has(rank.rank)))
+    .filter((rank) => (!host || rank.host === host) && (!stage || rank.stage === Number(stage)) && (!members || members.has(rank.rank)))
     .map((rank) => rank.rank));
 }
 

@@ -55,7 +55,7 @@ export function LinkMatrix({ run }: { run: string }) {
         <Choice label={t("links.metric")} value={metric as Metric} onChange={setMetric} options={METRICS.map((value) => ({ value, label: t(`links.metric.${value}` as Key) }))} />
         {cluster.hosts.length > 1 && <Choice label={t("links.cells")} value={grain} onChange={setGrain} options={[{ value: "ranks", label: t("links.cells.ranks") }, { value: "hosts", label: t("links.cells.hosts") }]} />}
         <Pick name="transport" label={w("col.transport")} all={w("filter.all")} options={names.map((name) => [name, name] as const)} />
-        <StepPick />
+        <StepPick all />
       </div>
       {cells && (
         <>

@@ -17,8 +17,10 @@ interface TableAnswer {
 }
 
 interface ServerTableProps {
-  run: string;
   name: string;
+  /** Whose table it is; or `path`, where it is asked for. */
+  run?: string;
+  path?: string;
   filters?: Query;
   /** Columns nobody needs to see, or that are always empty here. */
   hidden?: readonly string[];
@@ -35,13 +37,12 @@ interface ServerTableProps {
 
 const DESCENDING = new Set<Kind>(["ms", "bytes", "rate", "fraction", "count", "number"]);
 
-export function ServerTable({ run, name, filters = {}, hidden = [], sort: usual, caption, prefix = "", size = 25, render = {}, marked, empty }: ServerTableProps) {
+export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(run)}/tables/${name}`, filters = {}, hidden = [], sort: usual, caption, prefix = "", size = 25, render = {}, marked, empty }: ServerTableProps) {
   const w = useWords();
   const t = useText();
   const { place, set } = useRouter();
   const sort = place.query.get(`${prefix}sort`) ?? usual;
   const page = Math.max(0, Number(place.query.get(`${prefix}page`) ?? 1) - 1) || 0;
-  const path = `runs/${encodeURIComponent(run)}/tables/${name}`;
   const { value, problem, busy } = useJson<TableAnswer>(address(path, { ...filters, sort, offset: page * size, limit: size }));
   const rows = useMemo(
     () => (value?.rows ?? []).map((row): Row => Object.fromEntries(value!.columns.map((column, i) => [column.name, row[i]]))),
@@ -67,7 +68,7 @@ export function ServerTable({ run, name, filters = {}, hidden = [], sort: usual,
             {columns.map((column) => (
               <th key={column.name} scope="col" class={column.kind === "text" ? "text" : undefined} aria-sort={ariaSort(sort, column.name)}>
                 <button type="button" title={t("table.sort", { name: title(column.name, w) })} onClick={() => sortBy(column)}>
-                  {title(column.name, w)}{column.shown.unit && <small> {column.shown.unit}</small>}
+                  {title(column.name, w)}{column.shown.unit && !render[column.name] && <small> {column.shown.unit}</small>}
                 </button>
               </th>
             ))}

@@ -12,7 +12,7 @@ export interface Shown {
 }
 
 /** Fractions above or below a usual value, not shares of a whole. */
-const SIGNED = new Set(["excess"]);
+const SIGNED = new Set(["excess", "change"]);
 
 export function shownAs(name: string, kind: Kind, values: Cell[]): Shown {
   const numbers = values.map((value) => (typeof value === "number" ? value : NaN));
