@@ -1,9 +1,10 @@
 """A cluster simulator that shares nothing with paceline.simulate: other physics, other habits of writing.
 
 Ranks are small programs that run until they block; a collective ends on all its members when the last has come and its
-time has passed; messages are collectives of two, and in the steady part of 1F1B both stages exchange in one call. Tensor ×
-data × pipeline parallel (Megatron's order) or data parallel only, serial communication, 1 % Gaussian noise, one kernel
-between two collectives. Written as a torch (Kineto) trace or as an Ascend database.
+time has passed; messages are collectives of two, and in the steady part of 1F1B both stages exchange in one call. Or, with
+`buffered`, a send ends at once and the receive when the message has arrived. Tensor × data × pipeline parallel (Megatron's
+order) or data parallel only, serial communication, 1 % Gaussian noise, one kernel between two collectives. Written as a
+torch (Kineto) trace or as an Ascend database.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Scenario:
     link: dict[str, float] = field(default_factory=dict)
     skew: dict[int, float] = field(default_factory=dict)
     """µs that the clock of a host of eight is ahead."""
+    buffered: float | None = None
+    """µs that a send takes which waits for nobody; None = both sides of a message wait for each other."""
     seed: int = 1
 
     @property
@@ -85,6 +88,8 @@ def run(scenario: Scenario) -> Recording:
     spans: dict[int, list[Span]] = defaultdict(list)
     steps: dict[int, list[tuple[float, float]]] = defaultdict(list)
     begun = dict.fromkeys(programs, 0.0)
+    arrives: dict[tuple[str, int, int], float] = {}
+    posted: set[tuple[int, int]] = set()
     moving = True
     while moving:
         moving = False
@@ -99,6 +104,27 @@ def run(scenario: Scenario) -> Recording:
                 elif kind == "end":
                     steps[rank].append((begun[rank], clock[rank]))
                     begun[rank] = clock[rank]
+                elif scenario.buffered is not None and name.startswith("p2p"):
+                    assert group is not None
+                    spoken = _spoken(name, groups[group][0] == rank)
+                    if "send" in spoken and (rank, place[rank]) not in posted:
+                        posted.add((rank, place[rank]))
+                        turn = turns[rank, group, "send"]
+                        turns[rank, group, "send"] += 1
+                        took = cost * scenario.link.get(group, 1.0) * noise.normal(1, 0.01)
+                        arrives[group, rank, turn] = clock[rank] + took
+                        done = clock[rank] + scenario.buffered
+                        spans[rank].append(Span("send", group, step, clock[rank], done, turn, size))
+                        clock[rank] = done
+                    if "recv" in spoken:
+                        turn = turns[rank, group, "recv"]
+                        other = next(member for member in groups[group] if member != rank)
+                        if (group, other, turn) not in arrives:
+                            break
+                        turns[rank, group, "recv"] += 1
+                        end = max(arrives[group, other, turn], clock[rank] + 3)
+                        spans[rank].append(Span("recv", group, step, clock[rank], end, turn, size))
+                        clock[rank] = end
                 else:
                     assert group is not None
                     key = (group, turns[rank, group, "met"])

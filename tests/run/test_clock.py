@@ -58,6 +58,21 @@ def test_sends_and_receives_tie_stages_that_share_no_collective() -> None:
     assert clock_offsets(connection_with(rows)) == offsets
 
 
+def test_buffered_messages_tie_stages_half_way_between_both_directions() -> None:
+    """90 µs there and back; every third message finds its receiver waiting, the others lie around for up to 5 ms."""
+    random = np.random.default_rng(3)
+    offsets = {0: 0, 1: -4_300_000}
+    rows = []
+    for place in range(30):
+        for sender, receiver in ((0, 1), (1, 0)):
+            sent = 10**18 + place * 20_000_000 + 10_000_000 * sender
+            taken = sent + 90_000 + (int(random.integers(100_000, 5_000_000)) if place % 3 else 0)
+            took = 3_000 if place % 3 else 800_000
+            rows.append((sender, "pp", "send", place, sent + offsets[sender], 5_000))
+            rows.append((receiver, "pp", "receive", place, taken + offsets[receiver] - took, took))
+    assert clock_offsets(connection_with(rows)) == offsets
+
+
 def test_ranks_without_shared_collectives_are_left_out() -> None:
     rows = shared_collectives({"dp0": [0, 1]}, {0: 0, 1: 5}, seed=3, jitter=0)
     rows.append((7, "alone", "all_reduce", 0, 10**18, 1000))

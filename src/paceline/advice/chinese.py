@@ -16,6 +16,7 @@ METRICS = {
     "hidden behind backward": "被反向计算掩盖的梯度通信",
     "own time a step": "每步自身耗时",
     "own time of stage {}": "阶段 {} 的自身耗时",
+    "step if stage {} took as long as the others": "若阶段 {} 与其他阶段同样快的单步耗时",
     "last to arrive": "最后到达的占比",
     "ranks with missing data": "数据缺失的卡数",
     "wait for input": "等待输入数据",

@@ -80,7 +80,7 @@ def critical_path(replay: Replay, costs: Costs | None = None) -> CriticalPath:
     if not len(ends):
         return CriticalPath(())
     last_end = int(ends[np.argmax(outcome.start[ends])])
-    walk = _Walk(replay.timeline, outcome, costs or replay.costs)
+    walk = _Walk(replay, outcome, costs or replay.costs)
     return CriticalPath(tuple(reversed(walk.back_from(last_end))))
 
 
@@ -123,12 +123,13 @@ def _names(run: Run, line: Timeline, rows: Ints) -> dict[int, str]:
 class _Walk:
     """One walk back over the graph."""
 
-    def __init__(self, line: Timeline, outcome: Outcome, costs: Costs) -> None:
-        self.line, self.costs = line, costs
+    def __init__(self, replay: Replay, outcome: Outcome, costs: Costs) -> None:
+        line = replay.timeline
+        self.line, self.costs, self.nodes = line, costs, replay.nodes
         self.start, self.end = outcome.start, outcome.end
         self.computed: Floats = outcome.start + costs.overlap
         """When the computing behind each event was done."""
-        self.last_row = _last_rows(line, outcome.start)
+        self.last_row = _last_rows(replay.nodes.node, outcome.start)
 
     def back_from(self, row: int) -> list[Segment]:
         """Segments from a row back to a begin, latest first."""
@@ -143,8 +144,8 @@ class _Walk:
                 segments.append(self._segment(cause, WORK, float(self.costs.overlap[cause])))
                 row = cause
                 continue
-            segments.append(self._transfer(cause, busy))
-            row = int(self.last_row[self.line.events.instance[cause]])
+            row = self._waited_for(cause)
+            segments.append(self._transfer(cause, row, busy))
         return [segment for segment in segments if segment.duration > 0]
 
     def _decided(self, row: int) -> tuple[int, float, Segment]:
@@ -161,11 +162,18 @@ class _Walk:
     def _outlasted(self, cause: int, segment: Segment) -> bool:
         return segment.kind == WORK and bool(self.computed[cause] > self.end[cause])
 
-    def _transfer(self, cause: int, busy: float) -> Segment:
+    def _waited_for(self, cause: int) -> int:
+        """The event whose begin decided when this one ended: the last to arrive, or the send of a message that came late."""
+        sender = int(self.nodes.sender[cause])
+        if sender >= 0:
+            arrived = float(self.start[sender] + self.costs.transfer[self.line.events.instance[cause]])
+            if arrived >= self.end[cause]:
+                return sender
+        return int(self.last_row[self.nodes.node[cause]])
+
+    def _transfer(self, cause: int, last: int, busy: float) -> Segment:
         events = self.line.events
-        instance = int(events.instance[cause])
-        last = int(self.last_row[instance])
-        duration = float(self.costs.transfer[instance])
+        duration = float(self.end[cause] - self.start[last])
         overlapped = min(max(busy - float(self.start[last]), 0.0), duration)
         return Segment(
             int(events.ranks[events.rank[cause]]), TRANSFER, str(events.op[cause]), duration,
@@ -177,10 +185,9 @@ class _Walk:
         return Segment(int(events.ranks[events.rank[row]]), kind, str(events.op[row]), duration)
 
 
-def _last_rows(line: Timeline, start: Floats) -> Ints:
-    """For each instance the event that arrived last."""
-    instance = line.events.instance
-    order = np.lexsort((start, instance))
-    result = np.zeros(line.events.instances, dtype=np.int64)
-    result[instance[order]] = order  # later entries of the same instance win
+def _last_rows(node: Ints, start: Floats) -> Ints:
+    """For each node of the graph the event that arrived last."""
+    order = np.lexsort((start, node))
+    result = np.zeros(int(node.max()) + 1, dtype=np.int64)
+    result[node[order]] = order  # later entries of the same node win
     return result

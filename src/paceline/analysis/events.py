@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.analysis.messages import Buffered, are_buffered, buffered_messages, message_rows
 from paceline.run.run import Run
 
 Ints = NDArray[np.int64]
@@ -62,6 +63,15 @@ class Events:
     end: Ints
     bytes: Ints
     instance: Ints
+    loose: bool = False
+    """Whether sends go on at once, without waiting for their receives (analysis/messages.py)."""
+
+    @cached_property
+    def buffered(self) -> Buffered:
+        """Messages whose sender does not wait; none where both sides do."""
+        sent, received = message_rows(self.op, self.instance)
+        kept = slice(None) if self.loose else slice(0)
+        return buffered_messages(self.start, self.end, self.rank, sent[kept], received[kept])
 
     @property
     def duration(self) -> Ints:
@@ -87,10 +97,12 @@ class Events:
     def transfer(self) -> Ints:
         """Duration of each instance after its last member arrived: the shortest duration any member saw.
 
-        The last to arrive does not wait, so its duration is the transfer alone; no clock is compared.
+        The last to arrive does not wait, so its duration is the transfer alone; no clock is compared. Of a buffered
+        message it is the time from the begin of the send to the arrival.
         """
         shortest = np.full(self.instances, np.iinfo(np.int64).max)
         np.minimum.at(shortest, self.instance, self.duration)
+        shortest[self.instance[self.buffered.received]] = self.buffered.latency
         return shortest
 
 
@@ -102,10 +114,11 @@ def read_events(run: Run, steps: tuple[int, ...] | None = None) -> Events:
     ranks, rank = np.unique(columns["rank"].astype(np.int64), return_inverse=True)
     start = columns["start"].astype(np.int64)
     end = start + columns["duration"].astype(np.int64)
-    keys = _Keys(columns, end)
+    instance = _Keys(columns, end).instances()
     return Events(
         ranks=ranks, rank=rank.astype(np.int64), step=columns["step"].astype(np.int64), tie=columns["tie"],
-        op=columns["op"], start=start, end=end, bytes=columns["bytes"].astype(np.int64), instance=keys.instances(),
+        op=columns["op"], start=start, end=end, bytes=columns["bytes"].astype(np.int64), instance=instance,
+        loose=are_buffered(start, end, *message_rows(columns["op"], instance)),
     )  # fmt: skip
 
 

@@ -4,6 +4,8 @@
     end(c)   = max over members i of c of start(i)  +  transfer(c)
     free(i)  = max(end(c), start(i) + overlap(i))
 
+Buffered messages (analysis/messages.py) are no meeting: the sender goes on, the receiver waits for the arrival.
+
 Work, transfers and overlaps are what was measured, or what a fix puts in their place. The graph is evaluated level by
 level: all collectives whose predecessors are known are evaluated in one NumPy call, so the cost grows with the length
 of the program, hardly with the number of ranks. The replay of the unchanged run is compared with the measured one; what
@@ -75,7 +77,8 @@ class Replay:
             transfer=events.transfer.astype(np.float64),
             overlap=timeline.overlap.astype(np.float64),
         )
-        self._levels = _levels(timeline)
+        self.nodes = _nodes(timeline)
+        self._levels = _levels(timeline, self.nodes)
 
     @cached_property
     def base(self) -> Outcome:
@@ -101,6 +104,7 @@ class Replay:
         free = np.zeros(len(events.rank) + len(events.ranks))
         free[len(events.rank) :] = line.begin
         before = np.where(line.anchor >= 0, line.anchor, len(events.rank) + events.rank)
+        taken = np.concatenate([costs.transfer, self.nodes.hold])
         for level in self._levels:
             rows = level.rows
             arrival = free[before[rows]] + costs.work[rows]
@@ -108,8 +112,10 @@ class Replay:
             second = end[line.after[rows[waited]]] + line.lag[rows[waited]]
             arrival[waited] = np.maximum(arrival[waited], second)
             last = np.maximum.reduceat(arrival, level.edges)
-            finished = np.repeat(last + costs.transfer[level.instances], level.sizes)
-            start[rows], end[rows] = arrival, finished
+            finished = np.repeat(last + taken[level.nodes], level.sizes)
+            start[rows] = arrival
+            self.nodes.arrive(rows, start, costs.transfer, finished)
+            end[rows] = finished
             free[rows] = np.maximum(finished, arrival + costs.overlap[rows])
         return self._outcome(start, end)
 
@@ -122,38 +128,71 @@ class Replay:
 
 
 @dataclass(frozen=True)
+class Nodes:
+    """What is evaluated at once: collectives, and each side of a buffered message."""
+
+    node: Ints
+    """Of each event; the instance, or a number of its own."""
+    count: int
+    hold: Ints
+    """Of each node beyond the instances: how long that side takes when nobody is waited for."""
+    sender: Ints
+    """Of each event: the send whose message it waits for; -1 = none."""
+    instance: Ints
+
+    def arrive(self, rows: Ints, start: Floats, transfer: Floats, end: Floats) -> None:
+        """Let these rows, if they receive, end no sooner than their messages arrive."""
+        places = np.flatnonzero(self.sender[rows] >= 0)
+        receives = rows[places]
+        end[places] = np.maximum(end[places], start[self.sender[receives]] + transfer[self.instance[receives]])
+
+    def last_start(self, start: Ints) -> Ints:
+        last = np.full(self.count, np.iinfo(np.int64).min)
+        np.maximum.at(last, self.node, start)
+        return last
+
+
+def _nodes(line: Timeline) -> Nodes:
+    events, buffered = line.events, line.events.buffered
+    alone = np.concatenate([buffered.sent, buffered.received])
+    node, sender = events.instance.copy(), np.full(len(events.instance), -1, dtype=np.int64)
+    node[alone] = events.instances + np.arange(len(alone))
+    sender[buffered.received] = buffered.sent
+    hold = np.concatenate([events.duration[buffered.sent], buffered.hold])
+    return Nodes(node, events.instances + len(alone), hold, sender, events.instance)
+
+
+@dataclass(frozen=True)
 class _Level:
-    """Instances that can be evaluated together, with their events in a row."""
+    """Nodes that can be evaluated together, with their events in a row."""
 
     rows: Ints
     edges: Ints
     sizes: Ints
-    instances: Ints
+    nodes: Ints
 
 
-def _levels(line: Timeline) -> list[_Level]:
-    """Instances by the length of the longest chain before them."""
-    depth = _depths(line)
-    events = line.events
-    order = np.lexsort((events.instance, depth[events.instance]))
-    sorted_depth = depth[events.instance][order]
+def _levels(line: Timeline, nodes: Nodes) -> list[_Level]:
+    """Nodes by the length of the longest chain before them."""
+    depth = _depths(line, nodes)
+    order = np.lexsort((nodes.node, depth[nodes.node]))
+    sorted_depth = depth[nodes.node][order]
     cuts = np.flatnonzero(np.diff(sorted_depth)) + 1
-    return [_level(rows, events.instance) for rows in np.split(order, cuts) if len(rows)]
+    return [_level(rows, nodes.node) for rows in np.split(order, cuts) if len(rows)]
 
 
-def _level(rows: Ints, instance: Ints) -> _Level:
-    numbers = instance[rows]
+def _level(rows: Ints, node: Ints) -> _Level:
+    numbers = node[rows]
     edges = np.concatenate([[0], np.flatnonzero(np.diff(numbers)) + 1]).astype(np.int64)
     sizes = np.diff(np.concatenate([edges, [len(rows)]]))
     return _Level(rows, edges, sizes, numbers[edges])
 
 
-def _depths(line: Timeline) -> Ints:
-    """Longest chain before each instance: relaxed in order of time, again where time and order disagree."""
-    events = line.events
-    depth = np.zeros(events.instances, dtype=np.int64)
-    later, earlier = _edges(line)
-    order = np.argsort(events.last_start[later], kind="stable")
+def _depths(line: Timeline, nodes: Nodes) -> Ints:
+    """Longest chain before each node: relaxed in order of time, again where time and order disagree."""
+    depth = np.zeros(nodes.count, dtype=np.int64)
+    later, earlier = _edges(line, nodes)
+    order = np.argsort(nodes.last_start(line.events.start)[later], kind="stable")
     later, earlier = later[order], earlier[order]
     for _ in range(64):
         changed = False
@@ -170,12 +209,13 @@ def _depths(line: Timeline) -> Ints:
     return depth
 
 
-def _edges(line: Timeline) -> tuple[Ints, Ints]:
-    """Pairs of instances, (later, earlier), one per dependency between different instances."""
-    instance = line.events.instance
+def _edges(line: Timeline, nodes: Nodes) -> tuple[Ints, Ints]:
+    """Pairs of nodes, (later, earlier), one per dependency between different nodes."""
     followers = np.flatnonzero(line.anchor >= 0)
     waited = np.flatnonzero(line.after >= 0)
-    later = np.concatenate([instance[followers], instance[waited]])
-    earlier = np.concatenate([instance[line.anchor[followers]], instance[line.after[waited]]])
+    received = np.flatnonzero(nodes.sender >= 0)
+    rows = np.concatenate([followers, waited, received])
+    before = np.concatenate([line.anchor[followers], line.after[waited], nodes.sender[received]])
+    later, earlier = nodes.node[rows], nodes.node[before]
     different = later != earlier
     return later[different], earlier[different]

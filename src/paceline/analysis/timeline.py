@@ -205,6 +205,7 @@ class _Bounds:
             end=np.concatenate([events.end[inside], ends])[order],
             bytes=np.concatenate([events.bytes[inside], np.full(count, -1)])[order],
             instance=np.unique(instance[order], return_inverse=True)[1].astype(np.int64),
+            loose=events.loose,
         )
 
 

@@ -5,8 +5,13 @@ b the median of end(b) - end(a) over many collectives is the difference of their
 
     offset(b) - offset(a) = median over shared collectives of (end(b) - end(a))
 
-Groups tie ranks together; sends and receives tie pipeline stages where no group does. The lowest rank of each set of
-tied ranks keeps its own clock. Steps and links in between are not needed, and skew of any size is found.
+Groups tie ranks together; sends and receives tie pipeline stages where no group does. Where a send does not wait for its
+receive, their ends tell nothing; but no message arrives before it was sent, and some find the receiver waiting:
+
+    offset(b) - offset(a) = (min over messages a → b of (end(b) - start(a)) - the same of b → a) / 2
+
+The lowest rank of each set of tied ranks keeps its own clock. Steps and links in between are not needed, and skew of any
+size is found.
 """
 
 from __future__ import annotations
@@ -22,6 +27,8 @@ MAX_SPREAD_NS = 2_000_000
 """Ends that scatter more than this (median absolute deviation) are not the same collective."""
 DENSE_NS = 4_000
 """Ends of one collective agree within this, mostly."""
+TOGETHER_NS = 20_000
+"""Sends and receives that wait for each other end together within this; others were buffered on their way."""
 NAMES_AGREE = 3
 """Operator names that show the same difference; one or two strangers can do so by chance."""
 MOST_ANONYMOUS = 64
@@ -82,24 +89,27 @@ _NAMED_DIFFERENCES = """
     ) GROUP BY anchor, rank ORDER BY anchor, rank
 """
 
-_NEIGHBOUR_EDGES = """
-    WITH
-    numbered AS (
-        SELECT "group" AS tie, rank, op, start + duration AS finish,
+_MESSAGES = """
+    WITH numbered AS (
+        SELECT "group" AS tie, rank, op, start, start + duration AS finish,
                row_number() OVER (PARTITION BY "group", rank, op ORDER BY start) AS place
         FROM collectives
         WHERE op IN ('send', 'receive') AND "group" IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
           AND "group" IN (SELECT "group" FROM collectives GROUP BY "group" HAVING count(DISTINCT rank) = 2)
     ),
-    differences AS (
-        SELECT sent.rank AS anchor, received.rank AS rank, received.finish - sent.finish AS difference
+    messages AS (
+        SELECT sent.rank AS sender, received.rank AS receiver, received.finish - sent.finish AS difference,
+               received.finish - sent.start AS travel
         FROM numbered AS sent JOIN numbered AS received USING (tie, place)
         WHERE sent.op = 'send' AND received.op = 'receive' AND sent.rank <> received.rank
+    ),
+    typical AS (
+        SELECT sender, receiver, quantile_disc(difference, 0.5) AS usual, min(travel) AS soonest, count(*) AS samples
+        FROM messages GROUP BY ALL
     )
-    SELECT anchor, rank, quantile_disc(difference, 0.5)::BIGINT, count(*),
-           mad(difference - first_difference)
-    FROM (SELECT *, min(difference) OVER (PARTITION BY anchor, rank) AS first_difference FROM differences)
-    GROUP BY anchor, rank ORDER BY anchor, rank
+    SELECT sender, receiver, any_value(usual)::BIGINT, any_value(soonest)::BIGINT, any_value(samples),
+           quantile_disc(abs(difference - usual), 0.9)::BIGINT
+    FROM messages JOIN typical USING (sender, receiver) GROUP BY sender, receiver ORDER BY sender, receiver
 """
 
 # Sends and receives that tell neither group nor partner.
@@ -122,6 +132,19 @@ class Edge:
     rank: int
     difference: int
     samples: int
+
+
+@dataclass(frozen=True)
+class _Messages:
+    """All messages from one rank to another, ns, each rank on its own clock."""
+
+    usual: int
+    """Median of end(receive) - end(send)."""
+    soonest: int
+    """Least end(receive) - start(send)."""
+    samples: int
+    spread: int
+    """How far from the median nine of ten end differences are at most."""
 
 
 def clock_offsets(connection: duckdb.DuckDBPyConnection) -> dict[int, int]:
@@ -150,7 +173,26 @@ def _grouped_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
 
 
 def _neighbour_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
-    return _within_spread(connection.execute(_NEIGHBOUR_EDGES).fetchall())
+    messages = {(row[0], row[1]): _Messages(*row[2:]) for row in connection.execute(_MESSAGES).fetchall()}
+    edges = []
+    for (sender, receiver), there in messages.items():
+        back = messages.get((receiver, sender))
+        if back is None:
+            difference = there.usual if there.spread <= TOGETHER_NS else there.soonest
+            edges.append(Edge(sender, receiver, difference, there.samples))
+        elif sender < receiver:
+            edges.append(Edge(sender, receiver, _half_way(there, back), there.samples + back.samples))
+    return edges
+
+
+def _half_way(there: _Messages, back: _Messages) -> int:
+    """clock(receiver) - clock(sender): what a message takes cancels between both directions, as in NTP.
+
+    Ends that coincide are the sharper measure; else the message that came soonest after its send began.
+    """
+    if max(there.spread, back.spread) <= TOGETHER_NS:
+        return (there.usual - back.usual) // 2
+    return (there.soonest - back.soonest) // 2
 
 
 def _within_spread(rows: list[tuple[int, int, int, int, float | None]]) -> list[Edge]:

@@ -220,14 +220,14 @@ def gradient_groups(case: Case) -> list[str]:
     declared = [row[0] for row in case.rows("SELECT DISTINCT \"group\" FROM groups WHERE kind = 'dp'")]
     if declared:
         return [str(group) for group in declared]
+    # Where no sizes were recorded, what takes long is large: the shortest executions did not wait.
     collective = case.rows(
-        "SELECT \"group\", count(*), median(bytes) FROM collectives WHERE op IN ('all_reduce', 'reduce_scatter') "
-        'AND "group" IS NOT NULL GROUP BY "group"'
+        'SELECT "group", median(bytes), quantile_cont(duration, 0.1) FROM collectives '
+        "WHERE op IN ('all_reduce', 'reduce_scatter') AND \"group\" IS NOT NULL GROUP BY \"group\""
     )
-    if not collective:
-        return []
-    largest = max(row[2] or 0 for row in collective)
-    return [str(group) for group, _, size in collective if (size or 0) >= 0.5 * largest]
+    sized = any(row[1] for row in collective)
+    sizes = {str(group): float((size if sized else took) or 0) for group, size, took in collective}
+    return [group for group, size in sizes.items() if size >= 0.5 * max(sizes.values())]
 
 
 def _last_of_step(case: Case, rows: Rows) -> Rows:

@@ -13,8 +13,8 @@ UNEVEN = 1.06
 """The slowest stage needs this much more than the mean stage."""
 BUBBLE = 0.3
 """Idle share of an even pipeline, (p - 1) / (m + p - 1), that is worth changing."""
-MANY_KINDS = 4
-"""So many different kernels do not all have more to do on one stage: where all are slower, the cards are."""
+SLOWER = 1.04
+"""Kernels of the same shapes take this much longer on a slow host."""
 SMALLER = 4
 """The advice: this many times as many micro-batches, each as much smaller."""
 
@@ -39,8 +39,11 @@ def stage_imbalance(case: Case) -> list[Finding]:
             gain=case.gain(balanced(case.replay, case.replay.costs, list(stages.values()))),
             confidence=0.95 if typical[worst] > 1.15 * mean else 0.85,
             amount=f"{100 * (typical[worst] / mean - 1):.0f} %",
-            evidence=tuple(Evidence(f"own time of stage {s}", round(t / 1e6, 3), round(mean / 1e6, 3), "ms")
-                           for s, t in sorted(typical.items())),
+            evidence=(
+                *(Evidence(f"own time of stage {s}", round(t / 1e6, 3), round(mean / 1e6, 3), "ms")
+                  for s, t in sorted(typical.items())),
+                _if_like_the_others(case, ranks, typical, worst),
+            ),
         )
     ]  # fmt: skip
 
@@ -100,7 +103,7 @@ def _typical(case: Case, stages: dict[int, tuple[int, ...]]) -> dict[int, float]
 
 
 def _same_program_other_host(case: Case, stages: dict[int, tuple[int, ...]], worst: int) -> str | None:
-    """The host of a slow stage that runs the same program as another one: then the host is slow, not the split."""
+    """The host of a slow stage that takes longer for the same work, kernels of equal shapes: then it is slow, not the split."""
     hosts = case.hosts_of(list(stages[worst]))
     if len(hosts) != 1:
         return None
@@ -111,11 +114,10 @@ def _same_program_other_host(case: Case, stages: dict[int, tuple[int, ...]], wor
     theirs = [speed for ranks in others if (speed := _kernel_speed(case, ranks))]
     if not mine or not theirs:
         return None
-    shared = set(mine).intersection(*theirs)
-    if len(shared) < MANY_KINDS and not any(shapes for _, shapes in shared):
-        return None  # a few names without shapes: the stage may as well have more to do in each of them
+    # Without shapes nothing tells a slow card from more work in each kernel: the advice names the host as a possibility.
+    shared = {(kind, shapes) for kind, shapes in set(mine).intersection(*theirs) if shapes}
     ratios = [mine[kind] / float(np.median([speed[kind] for speed in theirs])) for kind in shared]
-    return hosts[0] if ratios and float(np.median(ratios)) > 1.04 else None
+    return hosts[0] if ratios and float(np.median(ratios)) > SLOWER else None
 
 
 def _kernel_speed(case: Case, places: tuple[int, ...]) -> dict[tuple[str, str], float]:
@@ -131,14 +133,29 @@ def _kernel_speed(case: Case, places: tuple[int, ...]) -> dict[tuple[str, str], 
 
 
 def _slow_host(case: Case, host: str, ranks: tuple[int, ...], typical: dict[int, float], worst: int) -> Finding:
-    usual = float(np.median([time for stage, time in typical.items() if stage != worst]))
-    factors = np.ones(case.line.known.shape)
-    factors[list(ranks)] = usual / typical[worst]
+    usual = _usual(typical, worst)
     return Finding(
         id="slow-host",
         subject=Subject(ranks=case.ranks_of(list(ranks)), hosts=(host,)),
-        gain=case.gain(scale_own(case.replay, case.replay.costs, factors)),
+        gain=_gain_like_the_others(case, ranks, typical, worst),
         confidence=0.9,
         amount=f"{100 * (typical[worst] / usual - 1):.0f} %",
         evidence=(Evidence("own time a step", round(typical[worst] / 1e6, 3), round(usual / 1e6, 3), "ms"),),
     )
+
+
+def _if_like_the_others(case: Case, ranks: tuple[int, ...], typical: dict[int, float], worst: int) -> Evidence:
+    """What faster cards would give, beside what another split gives."""
+    gain = _gain_like_the_others(case, ranks, typical, worst)
+    fixed, now = round(gain.step_ms_fixed, 3), round(gain.step_ms_now, 3)
+    return Evidence(f"step if stage {worst} took as long as the others", fixed, now, "ms")
+
+
+def _gain_like_the_others(case: Case, ranks: tuple[int, ...], typical: dict[int, float], worst: int) -> Gain:
+    factors = np.ones(case.line.known.shape)
+    factors[list(ranks)] = _usual(typical, worst) / typical[worst]
+    return case.gain(scale_own(case.replay, case.replay.costs, factors))
+
+
+def _usual(typical: dict[int, float], worst: int) -> float:
+    return float(np.median([time for stage, time in typical.items() if stage != worst]))
