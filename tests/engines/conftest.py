@@ -36,4 +36,3 @@ def dask(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     directory = tmp_path_factory.mktemp("dask")
     with dask_cluster(directory, {**s3.environment(), "PACELINE_CACHE": str(directory / "cache")}) as address:
         yield address
-
