@@ -38,7 +38,7 @@ def dask_cluster(directory: Path, env: Mapping[str, str]) -> Iterator[str]:
 @contextmanager
 def ray_cluster(directory: Path, env: Mapping[str, str]) -> Iterator[str]:
     port, client = free_port(), free_port()
-    settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_DOCKER_CPU_WARNING": "1"}
+    settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_DOCKER_CPU_WARNING": "1", "GRPC_ENABLE_FORK_SUPPORT": "0"}
     common = ["--block", "--disable-usage-stats", "--num-cpus", "1", "--object-store-memory", "80000000"]
     with _running(directory, {**env, **settings}) as start:
         # Sockets of Ray have long names, and pytest's directories too: together too long.

@@ -55,19 +55,18 @@ class Courier:
         began = time.monotonic()
         try:
             self._talk(process, Job(tuple(moves), patience), trip)
+            _kill(process)
+            process.wait()
+            if trip.open_moves:
+                out_of_time = time.monotonic() - began >= seconds
+                trip.complaint = f"not done within {seconds:.0f} s" if out_of_time else _last_words(process)
         finally:
             watch.cancel()
             _kill(process)
             process.wait()
+            _close_pipes(process)
             with self._lock:
                 self._process = None
-        if trip.open_moves:
-            out_of_time = time.monotonic() - began >= seconds
-            last = process.stderr.read().decode(errors="replace").strip().splitlines()[-1:] if process.stderr else []
-            trip.complaint = f"not done within {seconds:.0f} s" if out_of_time else (last or ["it was ended"])[0]
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe:
-                pipe.close()
         return trip
 
     def stop(self) -> None:
@@ -90,6 +89,8 @@ class Courier:
         except BrokenPipeError:
             return  # it ended at once: its last words say why
         for line in process.stdout:
+            if not line.endswith(b"\n"):
+                return  # ended while it spoke: that move is open
             trip.carried.append(msgspec.json.decode(line, type=Carried))
             trip.open_moves.pop(0)
 
@@ -107,3 +108,17 @@ def _start() -> subprocess.Popen[bytes]:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGKILL)
+
+
+def _last_words(process: subprocess.Popen[bytes]) -> str:
+    said = process.stderr.read().decode(errors="replace").strip().splitlines() if process.stderr else []
+    return said[-1] if said else "it was ended"
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        try:
+            if pipe:
+                pipe.close()
+        except BrokenPipeError:
+            pass  # the rest of a job that nobody reads any more

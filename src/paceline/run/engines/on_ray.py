@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from paceline.errors import PacelineError, UsageError
 from paceline.run.engines import Lost
@@ -22,14 +22,23 @@ class OnRay:
     def __init__(self, address: str) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would phone home
         try:
-            import ray
+            import ray  # noqa: F401
         except ImportError as error:
             raise UsageError("Ray is not installed", hint="pip install 'paceline[ray]'") from error
         self._address = address
-        try:
-            self._client = ray.init(address, namespace="paceline", logging_level=logging.ERROR, allow_multiple=True)
-        except (ConnectionError, RuntimeError, TimeoutError) as error:
-            raise PacelineError(f"{address}: no Ray head answers ({error})") from error
+        self._client = self._connected()
+
+    def _connected(self) -> Any:
+        import ray
+
+        for attempt in range(TRIES):
+            try:
+                return ray.init(self._address, namespace="paceline", logging_level=logging.ERROR, allow_multiple=True)
+            except (ConnectionError, RuntimeError, TimeoutError) as error:
+                # The head forks a server for every client, and now and then that one is born dead; the next is not.
+                if attempt == TRIES - 1 or "client server failed" not in str(error):
+                    raise PacelineError(f"{self._address}: no Ray head answers ({error})") from error
+        raise AssertionError("unreachable")
 
     def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[tuple[T, R | Lost]]:
         import ray
