@@ -159,7 +159,8 @@ class MindSporeLearner:
 
     def __init__(self, shape: ModelShape, optimizer: Optimizer, seed: int) -> None:
         ms.set_context(mode=ms.PYNATIVE_MODE)
-        ms.set_device("CPU")
+        if ms.get_context("device_target") != "CPU":  # MindSpore refuses to be told again once it has computed
+            ms.set_device("CPU")
         ranks = Ranks.from_environment()
         self.rank, self.world_size = ranks.rank, ranks.world_size
         self._sum = None
