@@ -95,7 +95,7 @@ def close_all(monitors: Sequence[Monitor]) -> None:
     for monitor in monitors:
         try:
             monitor.close()
-        except Exception as error:
+        except Exception as error:  # whatever one monitor fails with, the others are closed too; raised below
             problem = problem or error
     if problem is not None:
         raise problem

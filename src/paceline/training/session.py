@@ -111,7 +111,7 @@ class CloudSession:
         problem: Exception | None = None
         try:
             close_all(self.monitors)
-        except Exception as found:
+        except Exception as found:  # outputs still go home; raised at the end
             problem = found
         try:
             self._finish()
