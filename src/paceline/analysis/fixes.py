@@ -83,13 +83,28 @@ def _match_total(
 def steadied(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]], *, quantile: float) -> Costs:
     """All ranks need at each place of the program what the faster of their peers usually need there."""
     line = replay.timeline
-    work = costs.work.copy()
+    work, overlap = costs.work.copy(), costs.overlap.copy()
     for ranks in classes:
         rows = np.flatnonzero(np.isin(line.events.rank, ranks))
-        for code in np.unique(line.place[rows]):
-            here = rows[line.place[rows] == code]
-            work[here] = np.minimum(work[here], np.quantile(costs.work[here], quantile))
-    return replace(costs, work=work)
+        rows = rows[np.argsort(line.place[rows], kind="stable")]
+        for here in np.split(rows, np.flatnonzero(np.diff(line.place[rows])) + 1):
+            for values in (work, overlap):
+                values[here] = np.minimum(values[here], np.quantile(values[here], quantile))
+    return replace(costs, work=work, overlap=overlap)
+
+
+def together(base: Costs, one: Costs, other: Costs) -> Costs:
+    """Two faults mended at once: what each of them leaves of the measured costs, multiplied."""
+
+    def both(measured: Floats, first: Floats, second: Floats) -> Floats:
+        result: Floats = np.divide(first * second, measured, out=np.zeros_like(measured), where=measured > 0)
+        return result
+
+    return Costs(
+        work=both(base.work, one.work, other.work),
+        transfer=both(base.transfer, one.transfer, other.transfer),
+        overlap=both(base.overlap, one.overlap, other.overlap),
+    )
 
 
 def evened(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]]) -> Costs:

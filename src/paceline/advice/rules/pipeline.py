@@ -12,6 +12,8 @@ from paceline.analysis.peers import nan_median
 
 UNEVEN = 1.06
 """The slowest stage needs this much more than the mean stage."""
+ALIKE = 0.6
+"""Stages with this share of the worst one's surplus are named beside it."""
 BUBBLE = 0.3
 """Idle share of an even pipeline, (p - 1) / (m + p - 1), that is worth changing."""
 SLOWER = 1.04
@@ -33,21 +35,22 @@ def stage_imbalance(case: Case) -> list[Finding]:
     worst = max(typical, key=lambda stage: typical[stage])
     if typical[worst] < UNEVEN * mean:
         return []
-    ranks = stages[worst]
-    host = _slow_host(case, ranks, typical[worst] / _least(typical) - 1)
+    heavy = _as_heavy(typical, mean, worst)
+    ranks = tuple(place for stage in heavy for place in stages[stage])
+    host = _slow_host(case, stages[worst], typical[worst] / _least(typical) - 1)
     if host:
         return [host]
     return [
         Finding(
             id="stage-imbalance",
-            subject=Subject(ranks=case.ranks_of(list(ranks)), stages=(worst,)),
+            subject=Subject(ranks=case.ranks_of(list(ranks)), stages=heavy),
             gain=case.gain(balanced(case.replay, case.replay.costs, list(stages.values()))),
             confidence=0.95 if typical[worst] > 1.15 * mean else 0.85,
             amount=f"{100 * (typical[worst] / mean - 1):.0f} %",
             evidence=(
                 *(Evidence(f"own time of stage {s}", round(t / 1e6, 3), round(mean / 1e6, 3), "ms")
                   for s, t in sorted(typical.items())),
-                _if_like_the_others(case, ranks, typical, worst),
+                _if_like_the_others(case, stages, heavy, typical),
             ),
         )
     ]  # fmt: skip
@@ -138,21 +141,24 @@ def _slow_host(case: Case, worst: tuple[int, ...], more: float) -> Finding | Non
     )
 
 
-def _if_like_the_others(case: Case, ranks: tuple[int, ...], typical: dict[int, float], worst: int) -> Evidence:
+def _as_heavy(typical: dict[int, float], mean: float, worst: int) -> tuple[int, ...]:
+    """Stages that have about as much too much as the worst one."""
+    least = max(UNEVEN * mean, mean + ALIKE * (typical[worst] - mean))
+    return tuple(sorted(stage for stage, time in typical.items() if time >= least))
+
+
+def _if_like_the_others(
+    case: Case, stages: dict[int, tuple[int, ...]], heavy: tuple[int, ...], typical: dict[int, float]
+) -> Evidence:
     """What faster cards would give, beside what another split gives."""
-    gain = _gain_like_the_others(case, ranks, typical, worst)
-    fixed, now = round(gain.step_ms_fixed, 3), round(gain.step_ms_now, 3)
-    return Evidence(f"step if stage {worst} took as long as the others", fixed, now, "ms")
-
-
-def _gain_like_the_others(case: Case, ranks: tuple[int, ...], typical: dict[int, float], worst: int) -> Gain:
+    usual = float(np.median([time for stage, time in typical.items() if stage not in heavy]))
     factors = np.ones(case.line.known.shape)
-    factors[list(ranks)] = _usual(typical, worst) / typical[worst]
-    return case.gain(scale_own(case.replay, case.replay.costs, factors))
-
-
-def _usual(typical: dict[int, float], worst: int) -> float:
-    return float(np.median([time for stage, time in typical.items() if stage != worst]))
+    for stage in heavy:
+        factors[list(stages[stage])] = usual / typical[stage]
+    gain = case.gain(scale_own(case.replay, case.replay.costs, factors))
+    fixed, now = round(gain.step_ms_fixed, 3), round(gain.step_ms_now, 3)
+    named = ", ".join(map(str, heavy))
+    return Evidence(f"step if stage {named} took as long as the others", fixed, now, "ms")
 
 
 def _least(typical: dict[int, float]) -> float:
