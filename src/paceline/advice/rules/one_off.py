@@ -12,6 +12,7 @@ SHARE = 0.1
 """A transfer that once took this share of a step longer than usual …"""
 TIMES = 3.0
 """… and this many times as long as usual."""
+MOST_NAMED = 6
 FEWEST = 4
 """Steps from which there is a usual."""
 
@@ -27,10 +28,14 @@ def one_off(case: Case, places: list[int], columns: list[int], lost: float, *, a
         confidence=0.95,
         chronic=False,
         amount=f"{lost:.0f} ms",
-        detail=f"step {', '.join(map(str, steps))}",
+        detail=f"step {_listed(steps)}",
         evidence=(Evidence("step time", round(float(np.max(times[columns])) / 1e6, 3), round(case.step_ms, 3), "ms"),),
         at_least=at_least,
     )
+
+
+def _listed(steps: tuple[int, ...]) -> str:
+    return ", ".join(map(str, steps[:MOST_NAMED])) + (" …" if len(steps) > MOST_NAMED else "")
 
 
 def one_off_transfers(case: Case) -> list[Finding]:

@@ -16,7 +16,7 @@ from paceline.analysis.fixes import evened, like_peers, scale_own, steadied
 from paceline.analysis.peers import nan_median
 from paceline.analysis.replay import Costs
 
-STALL = 0.15
+STALL = 0.08
 """One step of one rank this much longer than its peers' and than its own other steps."""
 SPREAD = 0.04
 """Typical distance of the slowest from the median rank, step by step, that is worth a name."""
@@ -29,26 +29,41 @@ def unsteady(case: Case) -> list[Finding]:
 
 
 def _stalls(case: Case) -> list[Finding]:
-    relative = case.excess.relative
-    if relative.shape[1] < 2:
+    if case.own.shape[1] < 2:
         return []
-    own_usual = nan_median(case.own)[:, None]
+    over = _over_others(case)
+    noise = max(
+        case.excess.noise, 1.4826 * float(np.nanmedian(np.abs(over))) if (~np.isnan(over)).any() else 0.0, 0.003
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
-        unusual = case.own / own_usual - 1
-    noise = max(case.excess.noise, 0.003)
-    peak = (relative > max(STALL, 10 * noise)) & (unusual > max(STALL, 10 * noise)) & ~_longer_everywhere(case)
-    rows, columns = np.nonzero(peak)
-    # A habit is not a one-off, and what happens to many ranks in many steps is no stall of one.
-    if (
-        not len(rows)
-        or len(set(columns.tolist())) > max(1, relative.shape[1] // 3)
-        or len(rows) > max(2, relative.shape[0] // 4)
-    ):
+        unusual = case.own / _undisturbed(case.own)[:, None] - 1
+        peak = (over > max(STALL, 10 * noise)) & (unusual > max(STALL, 3 * noise)) & ~_longer_everywhere(case, over)
+    peak[case.excess.habitual()] = False
+    steps_of = {int(row): np.flatnonzero(peak[row]).tolist() for row in np.flatnonzero(peak.any(axis=1))}
+    # What happens to many ranks in many steps is no pause of one of them.
+    many_ranks, many_steps = len(steps_of) > max(1, len(peak) // 8), int(peak.any(axis=0).sum()) > peak.shape[1] // 3
+    if len(steps_of) > max(2, len(peak) // 4) or (many_ranks and many_steps):
         return []
-    steps_of: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for column in sorted(set(columns.tolist())):
-        steps_of[tuple(int(row) for row in rows[columns == column])].append(column)
-    return [finding for places, steps in steps_of.items() if (finding := _stall(case, places, steps))]
+    places_of: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for place, columns in steps_of.items():
+        places_of[tuple(columns)].append(place)
+    return [finding for steps, places in places_of.items() if (finding := _stall(case, tuple(places), list(steps)))]
+
+
+def _over_others(case: Case) -> Floats:
+    """Own time over the median of the other peers in that step, minus 1, ranks × steps."""
+    result = np.full(case.own.shape, np.nan)
+    for ranks in case.classes:
+        for place in ranks if len(ranks) > 1 else ():
+            others = nan_median(case.own[[rank for rank in ranks if rank != place]].T)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                result[place] = case.own[place] / others - 1
+    return result
+
+
+def _undisturbed(own: Floats) -> Floats:
+    """Own time of each rank in its better steps."""
+    return np.array([np.nanquantile(row, 0.25) if (~np.isnan(row)).any() else np.nan for row in own])
 
 
 def _stall(case: Case, places: tuple[int, ...], columns: list[int]) -> Finding | None:
@@ -61,7 +76,7 @@ def _stall(case: Case, places: tuple[int, ...], columns: list[int]) -> Finding |
     return one_off(case, list(places), told, float(lost.sum()), at_least="medium")
 
 
-def _longer_everywhere(case: Case) -> NDArray[np.bool_]:
+def _longer_everywhere(case: Case, over: Floats) -> NDArray[np.bool_]:
     """Ranks × steps with both parts of the step longer than the peers': more work, not a pause.
 
     Where a replica is several ranks, more work would show on all of them: nothing needs to be told from its parts.
@@ -71,8 +86,7 @@ def _longer_everywhere(case: Case) -> NDArray[np.bool_]:
     first, second = _parts(case)
     centred = [_centred_among(case, part) for part in (first, second)]
     with np.errstate(invalid="ignore"):
-        relative = case.excess.relative
-        return np.asarray((centred[0] > 0.5 * relative) & (centred[1] > 0.5 * relative))
+        return np.asarray((centred[0] > 0.5 * over) & (centred[1] > 0.5 * over))
 
 
 def _uneven(case: Case) -> list[Finding]:
