@@ -102,6 +102,8 @@ def _uneven(case: Case) -> list[Finding]:
         return []
     shared = _shared_by_replicas(case, centred)
     dealt = shared > SHARED
+    if not dealt and case.excess.habitual():
+        return []  # who is slow by habit may well swing, too: one name is enough
     fixed = _dealt_evenly(case) if dealt else steadied(case.replay, case.replay.costs, case.classes, quantile=0.5)
     gain = case.gain(fixed)
     places = sorted(
