@@ -138,10 +138,13 @@ def _centred(case: Case) -> Floats:
 
     Ranks that are slow by habit count as they would be without it.
     """
-    slow = case.excess.habitual()
-    own = case.own.copy()
-    own[slow] /= 1 + case.excess.usual[slow][:, None]
-    return _centred_among(case, own - np.nan_to_num(case.matrix("coalesce(data_wait, preparing)")))
+    own = case.own - np.nan_to_num(case.matrix("coalesce(data_wait, preparing)"))
+    usual, slow = nan_median(own), set(case.excess.habitual())
+    for ranks in case.classes:
+        healthy = [rank for rank in ranks if rank not in slow]
+        for place in slow.intersection(ranks):
+            own[place] *= float(np.median(usual[healthy])) / usual[place] if healthy else 1.0
+    return _centred_among(case, own)
 
 
 def _centred_among(case: Case, values: Floats) -> Floats:
