@@ -20,6 +20,9 @@ from paceline.run.run import Run
 
 Floats = NDArray[np.float64]
 
+INPUT_WAIT = "coalesce(data_wait, least(preparing, free))"
+"""ns of waiting for input, in `steps`: a host that runs ahead prepares a step while the card still works on another one."""
+
 
 @dataclass(frozen=True)
 class Place:

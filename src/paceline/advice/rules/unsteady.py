@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.advice.case import Case, Floats
+from paceline.advice.case import INPUT_WAIT, Case, Floats
 from paceline.advice.finding import Evidence, Finding, Subject
 from paceline.advice.rules.communication import gradient_groups
 from paceline.advice.rules.one_off import one_off, one_off_transfers
@@ -138,7 +138,7 @@ def _centred(case: Case) -> Floats:
 
     Ranks that are slow by habit count as they would be without it.
     """
-    own = case.own - np.nan_to_num(case.matrix("coalesce(data_wait, preparing)"))
+    own = case.own - np.nan_to_num(case.matrix(INPUT_WAIT))
     usual, slow = nan_median(own), set(case.excess.habitual())
     for ranks in case.classes:
         healthy = [rank for rank in ranks if rank not in slow]
