@@ -25,7 +25,7 @@ from paceline.training import (
     cloud_session,
     monitors_from_config,
 )
-from paceline.training.monitors.loss import describe
+from paceline.training.monitors.loss import DoneStep, describe
 from training.running import weights_in
 
 
@@ -35,9 +35,9 @@ class Mine(Monitor):
 
 
 def test_the_log_line_is_the_documented_one() -> None:
-    state = TrainingState(step=102, epoch=2, steps_per_epoch=100, total_steps=850, batch_size=4, learning_rate=1e-05,
-                          loss_scale=65536.0, overflow=False)  # fmt: skip
-    first, second = describe(state, 5.1234, 0.48)
+    done = DoneStep(step=102, epoch=2, step_in_epoch=2, steps_per_epoch=100, total_steps=850, batch=4, rate=1e-05,
+                    loss=5.1234, seconds=0.48, loss_scale=65536.0, overflow=False)  # fmt: skip
+    first, second = describe(done)
     assert first == (
         "{ Epoch:[  2/  9], step:[    2/  100], loss: 5.123, per_step_time: 480ms, lr: 1e-05, overflow cond: False, "
         "loss_scale: 65536.0"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paceline.training.monitor import Monitor, close_all
@@ -44,7 +44,7 @@ class _Bridge:
     def __init__(self, monitors: list[Monitor], ranks: Ranks, initial_step: int) -> None:
         self._monitors = monitors
         self._first = initial_step
-        self._state = TrainingState(ranks.rank, ranks.world_size, step=initial_step)
+        self._state = TrainingState(ranks.rank, ranks.world_size, step=initial_step, sum_over_ranks=_sum_over_ranks())
         self._parameters: Any = None
 
     def begin(self, parameters: Any) -> None:
@@ -110,6 +110,16 @@ def _ranks() -> Ranks:
     rank, world = int(get_rank()), int(get_group_size())
     local = min(own.local_size, world)
     return Ranks(rank, world, rank % local, local)
+
+
+def _sum_over_ranks() -> Callable[[Sequence[float]], Sequence[float]] | None:
+    from mindspore import Tensor, float32, ops
+    from mindspore.communication import GlobalComm
+
+    if not GlobalComm.INITED:
+        return None
+    all_reduce = ops.AllReduce()
+    return lambda values: [float(each) for each in all_reduce(Tensor(list(values), float32)).asnumpy()]
 
 
 def _batch_size(parameters: Any) -> int:
