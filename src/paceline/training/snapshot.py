@@ -97,7 +97,7 @@ def _room(value: Any) -> int:
 def _size(value: Any) -> int:
     if isinstance(value, int | float):
         return _array(value).nbytes
-    return int(getattr(value, "nbytes", 0))
+    return int(value.numel() * value.element_size()) if _is_torch(value) else int(getattr(value, "nbytes", 0))
 
 
 def _is_torch(value: Any) -> bool:

@@ -51,7 +51,7 @@ class MFLossMonitor(Monitor):
         self._last_step, self._last_time = state.step, perf_counter()
 
     def close(self) -> None:
-        self._writer.close()
+        self._writer.flush()
 
     def _done(self, state: TrainingState, seconds: float) -> DoneStep:
         loss, rate = state.loss, state.rate()
