@@ -234,7 +234,7 @@ def test_lines_of_a_process_that_just_ends_are_all_there_with_the_time_of_their_
     script = (
         "import logging, sys, time\n"
         "from paceline.training import MFLossMonitor, TrainingState\n"
-        "logging.basicConfig(level=logging.INFO, format='%(created).3f %(message)s', stream=sys.stdout)\n"
+        "logging.basicConfig(level=logging.INFO, format='%(created)s %(message)s', stream=sys.stdout)\n"
         "monitor, state = MFLossMonitor(), TrainingState(total_steps=500)\n"
         "for state.step in range(1, 501):\n"
         "    state.loss = state.step; monitor.step_end(state)\n"
