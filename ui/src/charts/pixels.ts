@@ -3,7 +3,7 @@ import { cividis, type Rgb } from "./color";
 
 const STEPS = 255;
 /** On dark paper the darkest blue would vanish: the ramp starts a little higher. */
-const START = { light: 0, dark: 0.22 };
+const START = { light: 0, dark: 0.3 };
 
 const pack = ([red, green, blue]: Rgb): number => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 

@@ -235,7 +235,7 @@ export const en = {
   "memory.capacity": "Capacity",
   "memory.use": "Of capacity",
   "memory.some": "{n} of {all} ranks recorded their memory.",
-  "memory.nocapacity": "The recording does not tell the capacity; bars are against the largest peak.",
+  "memory.nocapacity": "The recording does not tell the capacity; the largest peak is the full scale.",
   "memory.theoretical": "Peaks are worked out from the graph, not measured.",
   "memory.empty": "Memory was not recorded",
   "memory.empty.text": "Switch it on in the profiler (profile_memory=True) to see peaks and headroom here.",

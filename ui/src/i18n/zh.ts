@@ -235,7 +235,7 @@ export const zh: Record<Key, string> = {
   "memory.capacity": "容量",
   "memory.use": "占容量",
   "memory.some": "{all} 张卡中有 {n} 张记录了内存。",
-  "memory.nocapacity": "记录中没有容量信息；条形相对最大峰值。",
+  "memory.nocapacity": "记录中没有容量信息；以最大峰值为满刻度。",
   "memory.theoretical": "峰值由计算图推得，并非实测。",
   "memory.empty": "没有记录内存",
   "memory.empty.text": "在采集时开启（profile_memory=True），即可在此看到峰值与余量。",

@@ -17,6 +17,7 @@ from paceline.web.service import JSON_OBJECT, PROBLEMS, GoneError, Opened, RunId
 router = APIRouter(tags=["runs"])
 
 Language = Literal["en", "zh"]
+Part = Literal["arrivals", "operators"]
 LanguageQuery = Annotated[Language, Query(description="Language of texts.")]
 
 
@@ -64,7 +65,8 @@ def list_runs(
     q: Annotated[str, Query(max_length=200, description="Only runs whose path or format contains this.")] = "",
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    lang: LanguageQuery = "en",
+    lang: Part = Literal["arrivals", "operators"]
+LanguageQuery = "en",
 ) -> RunList:
     """Runs below the base directory, newest first; nothing is read for this."""
     wanted = q.lower()
@@ -80,7 +82,8 @@ def list_runs(
 
 
 @router.get("/runs/{run_id}", responses={code: PROBLEMS[code] for code in (404, 410, 422)})
-def get_run(run_id: RunId, service: ServiceNow, lang: LanguageQuery = "en") -> RunInfo:
+def get_run(run_id: RunId, service: ServiceNow, lang: Part = Literal["arrivals", "operators"]
+LanguageQuery = "en") -> RunInfo:
     """One run and how far it is; also whether its files changed since it was read."""
     found = service.found(run_id)
     opened = service.runs.get(run_id)
@@ -98,7 +101,8 @@ def open_run(
     run_id: RunId,
     service: ServiceNow,
     again: Annotated[bool, Query(description="Read it anew, with its files as they are now.")] = False,
-    lang: LanguageQuery = "en",
+    lang: Part = Literal["arrivals", "operators"]
+LanguageQuery = "en",
 ) -> RunInfo:
     """Start reading a run, if nobody has. Its files are only read; what was read is kept in Paceline's cache."""
     found = service.found(run_id)
@@ -112,9 +116,20 @@ def open_run(
     responses=PROBLEMS | {200: JSON_OBJECT},
     response_class=Response,
 )
-async def overview(request: Request, opened: Opened, lang: LanguageQuery = "en") -> Response:
-    """The diagnosis and the tables of the overview and communication pages: schema "paceline.report/1"."""
-    packed = opened.report(lang)
+async def overview(request: Request, opened: Opened, lang: Part = Literal["arrivals", "operators"]
+LanguageQuery = "en") -> Response:
+    """The diagnosis and the small tables that all pages share: schema "paceline.report/1"."""
+    return _unpacked_for(request, opened.report(lang))
+
+
+@router.get("/runs/{run_id}/overview/{part}", responses=PROBLEMS | {200: JSON_OBJECT}, response_class=Response)
+async def overview_part(request: Request, opened: Opened, part: Part) -> Response:
+    """Tables of the same document that one view needs: who came last, communication operators by rank."""
+    return _unpacked_for(request, opened.part(part))
+
+
+def _unpacked_for(request: Request, packed: bytes) -> Response:
+    """Compressed as it is kept, unless the client cannot unpack it."""
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return Response(gzip.decompress(packed), media_type="application/json")
     headers = {"content-encoding": "gzip", "vary": "Accept-Encoding"}

@@ -8,7 +8,7 @@ import type { BinaryTable } from "../../data/binary";
 import { count, duration } from "../../format/numbers";
 import { useText } from "../../i18n/text";
 import { useScene } from "../../views/context";
-import { address, getColumns, getJson, post, Problem, useColumns, useJson, usePolling, type Progress } from "../api";
+import { address, getColumns, post, Problem, useColumns, useJson, usePolling, type Progress } from "../api";
 import { Title } from "../parts/Filters";
 import { ProgressBar } from "../parts/ProgressBar";
 import { Trouble } from "../parts/Trouble";
@@ -36,6 +36,7 @@ export function TimelinePage({ run }: { run: string }) {
 }
 
 const KINDS = [["tail", "step"], ["compute", "compute"], ["exposed", "communication"], ["data", "host"], ["waiting-deep", "other"], ["free", "free"]] as const;
+const STEP_KIND = KINDS.findIndex(([, name]) => name === "step");
 const HEIGHT = 560;
 /** With more ranks than this lanes are thin at first. */
 const MANY = 48;
@@ -62,14 +63,21 @@ function Loaded({ run, table }: { run: string; table: BinaryTable }) {
   const [selection, setSelection] = useState<Selection | null>(null);
   const [visible, setVisible] = useState<LaidLane[]>([]);
   const [show, setShow] = useState<number | null>(() => (focus.ranks.size ? [...focus.ranks][0] : null));
+  const [failed, setFailed] = useState<Problem | null>(null);
   const withPath = place.query.get("path") === "1";
   const asked = useColumns(withPath ? address(`${path}/path`) : null);
   const segments = useMemo(() => (asked.value ? segmentsOf(asked.value) : []), [asked.value]);
   const fetchTile = useCallback(async (lanes: LaidLane[], wantedView: View, width: number, signal: AbortSignal): Promise<Tile> => {
     const indexes = lanes.map((lane) => lane.index).sort((a, b) => a - b);
-    const answer = await getColumns(address(`${path}/slices`, { begin: wantedView.begin, end: wantedView.end, width, lanes: laneList(indexes) }), signal);
-    return tileOf(answer, indexes, wantedView);
-  }, [path]);
+    try {
+      const answer = await getColumns(address(`${path}/slices`, { begin: wantedView.begin, end: wantedView.end, width, lanes: laneList(indexes) }), signal);
+      setFailed(null);
+      return tileOf(answer, indexes, wantedView, (n) => t("steps.tip", { n }));
+    } catch (error) {
+      if (!signal.aborted && error instanceof Problem) setFailed(error);
+      throw error;
+    }
+  }, [path, t]);
   const fold = useCallback((rank: number) => {
     if (!foldable.has(rank)) return;
     const next = new Set(open);
@@ -97,7 +105,7 @@ function Loaded({ run, table }: { run: string; table: BinaryTable }) {
         <button type="button" onClick={() => setView({ begin: 0, end: length })} disabled={view.begin <= 0 && view.end >= length}>{w("timeline.whole")}</button>
         <a class="export" href={exporting} download>{w("timeline.export")}</a>
       </div>
-      {asked.problem && <Trouble problem={asked.problem} />}
+      {(asked.problem ?? failed) && <Trouble problem={(asked.problem ?? failed)!} />}
       {layout.lanes.length === 0 ? <Empty title={w("timeline.norank")} text={w("timeline.norank.text")} /> : (
         <Timeline layout={layout} length={length} view={view} onView={setView} fetchTile={fetchTile} open={open} foldable={foldable} onFold={fold} marked={focus.ranks}
           path={segments} search={search} selecting={selecting} onSelect={setSelection} onVisible={setVisible} tip={tip} label={w("timeline.label", { n: shown.length })}
@@ -143,7 +151,7 @@ function inside(view: View, length: number): View {
   return { begin, end: begin + span };
 }
 
-function tileOf({ columns, about }: BinaryTable, lanes: number[], view: View): Tile {
+function tileOf({ columns, about }: BinaryTable, lanes: number[], view: View, stepName: (n: string) => string): Tile {
   const lane = columns.num("lane");
   const ranges = new Map<number, [number, number]>();
   for (let i = 0; i < columns.length; ) {
@@ -153,7 +161,10 @@ function tileOf({ columns, about }: BinaryTable, lanes: number[], view: View): T
     i = end;
   }
   const [start, length, busy, name, kind, merged] = ["start", "duration", "busy", "name", "kind", "count"].map((one) => columns.num(one));
-  return { view, lane, start, duration: length, busy, name, kind, count: merged, names: about["names"] as string[], ranges };
+  const names = [...(about["names"] as string[])];
+  // The server names steps in English; recorded events keep the names they have.
+  for (const at of new Set(Array.from(name).filter((_, i) => kind[i] === STEP_KIND))) names[at] = names[at].replace(/^step (\d+)$/, (_, n: string) => stepName(n));
+  return { view, lane, start, duration: length, busy, name, kind, count: merged, names, ranges };
 }
 
 function segmentsOf({ columns }: BinaryTable): PathSegment[] {
@@ -197,6 +208,16 @@ function Sums({ run, selection }: { run: string; selection: Selection }) {
   );
 }
 
+/** What was typed, once the hand rests. */
+function useSettled(text: string, milliseconds: number): string {
+  const [settled, setSettled] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(text), milliseconds);
+    return () => clearTimeout(timer);
+  }, [text, milliseconds]);
+  return settled;
+}
+
 interface Hit {
   lane: number;
   rank: number;
@@ -208,14 +229,10 @@ interface Hit {
 function Hits({ run, search, onShow }: { run: string; search: string; onShow: (hit: Hit) => void }) {
   const w = useWords();
   const t = useText();
-  const [answer, setAnswer] = useState<{ total: number; time: number; hits: Hit[] } | null>(null);
-  useEffect(() => {
-    const cancel = new AbortController();
-    const timer = setTimeout(() => {
-      getJson<{ total: number; time: number; hits: Hit[] }>(address(`runs/${encodeURIComponent(run)}/timeline/search`, { q: search, limit: 50 }), cancel.signal).then(setAnswer, () => setAnswer(null));
-    }, 200);
-    return () => { clearTimeout(timer); cancel.abort(); };
-  }, [run, search]);
+  const settled = useSettled(search, 200);
+  const asked = useJson<{ total: number; time: number; hits: Hit[] }>(address(`runs/${encodeURIComponent(run)}/timeline/search`, { q: settled, limit: 50 }));
+  if (asked.problem) return <Trouble problem={asked.problem} />;
+  const answer = asked.value;
   if (!answer) return null;
   return (
     <section id="hits">

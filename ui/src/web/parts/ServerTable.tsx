@@ -1,6 +1,6 @@
 // A table the server sorts, filters and pages; its order and place live in the address, and it can be taken away whole.
 import type { ComponentChildren } from "preact";
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { useText } from "../../i18n/text";
 import { address, useJson, type Query } from "../api";
 import { useRouter } from "../router";
@@ -35,6 +35,9 @@ interface ServerTableProps {
   empty?: string;
 }
 
+/** Spread over the whole page, few columns are too far apart to read across. */
+const FEW_COLUMNS = 6;
+
 const DESCENDING = new Set<Kind>(["ms", "bytes", "rate", "fraction", "count", "number"]);
 
 export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(run)}/tables/${name}`, filters = {}, hidden = [], sort: usual, caption, prefix = "", size = 25, render = {}, marked, empty }: ServerTableProps) {
@@ -48,6 +51,9 @@ export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(
     () => (value?.rows ?? []).map((row): Row => Object.fromEntries(value!.columns.map((column, i) => [column.name, row[i]]))),
     [value],
   );
+  // An address from before a filter, or mistyped, may ask for a page that is not there.
+  const last = value ? Math.max(0, Math.ceil(value.total / size) - 1) : page;
+  useEffect(() => { if (page > last) set({ [`${prefix}page`]: last === 0 ? null : last + 1 }); }, [page, last]);
   if (problem) return <Trouble problem={problem} />;
   if (!value) return <div class="table waiting-table" aria-busy="true" />;
   if (value.total === 0) return <p class="note">{empty ?? w("table.empty")}</p>;
@@ -60,7 +66,7 @@ export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(
     set({ [`${prefix}sort`]: sort === first ? other : first, [`${prefix}page`]: null });
   };
   return (
-    <div class="table" data-table={name} aria-busy={busy}>
+    <div class={columns.length <= FEW_COLUMNS ? "table few" : "table"} data-table={name} aria-busy={busy}>
       <table>
         <caption class="unseen">{caption}</caption>
         <thead>
