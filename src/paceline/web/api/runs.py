@@ -65,8 +65,7 @@ def list_runs(
     q: Annotated[str, Query(max_length=200, description="Only runs whose path or format contains this.")] = "",
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    lang: Part = Literal["arrivals", "operators"]
-LanguageQuery = "en",
+    lang: LanguageQuery = "en",
 ) -> RunList:
     """Runs below the base directory, newest first; nothing is read for this."""
     wanted = q.lower()
@@ -82,8 +81,7 @@ LanguageQuery = "en",
 
 
 @router.get("/runs/{run_id}", responses={code: PROBLEMS[code] for code in (404, 410, 422)})
-def get_run(run_id: RunId, service: ServiceNow, lang: Part = Literal["arrivals", "operators"]
-LanguageQuery = "en") -> RunInfo:
+def get_run(run_id: RunId, service: ServiceNow, lang: LanguageQuery = "en") -> RunInfo:
     """One run and how far it is; also whether its files changed since it was read."""
     found = service.found(run_id)
     opened = service.runs.get(run_id)
@@ -101,8 +99,7 @@ def open_run(
     run_id: RunId,
     service: ServiceNow,
     again: Annotated[bool, Query(description="Read it anew, with its files as they are now.")] = False,
-    lang: Part = Literal["arrivals", "operators"]
-LanguageQuery = "en",
+    lang: LanguageQuery = "en",
 ) -> RunInfo:
     """Start reading a run, if nobody has. Its files are only read; what was read is kept in Paceline's cache."""
     found = service.found(run_id)
@@ -116,8 +113,7 @@ LanguageQuery = "en",
     responses=PROBLEMS | {200: JSON_OBJECT},
     response_class=Response,
 )
-async def overview(request: Request, opened: Opened, lang: Part = Literal["arrivals", "operators"]
-LanguageQuery = "en") -> Response:
+async def overview(request: Request, opened: Opened, lang: LanguageQuery = "en") -> Response:
     """The diagnosis and the small tables that all pages share: schema "paceline.report/1"."""
     return _unpacked_for(request, opened.report(lang))
 
