@@ -106,6 +106,7 @@ export const en = {
     "This recording knows phases only: iteration interval (data), forward and backward, tail. Forward and backward may hide communication and waiting.",
   "time.empty": "No step times were recorded",
   "time.empty.text": "This recording holds no step trace (step_trace_time.csv, ProfilerStep or similar), so the split of a step is unknown. What else was recorded is shown below.",
+  "host": "host {name}",
   "unknown host": "host unknown",
   "stage": "stage {n}",
   "device": "card {n}",

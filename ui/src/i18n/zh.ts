@@ -107,6 +107,7 @@ export const zh: Record<Key, string> = {
   "time.phases": "本次记录只有阶段：迭代间隙（数据）、前反向、拖尾。前反向中可能含有通信与等待。",
   "time.empty": "没有单步时间记录",
   "time.empty.text": "本次记录不含迭代轨迹（step_trace_time.csv、ProfilerStep 等），无法拆分每步时间。其余已记录的内容见下。",
+  "host": "主机 {name}",
   "unknown host": "主机未知",
   "stage": "阶段 {n}",
   "device": "设备 {n}",

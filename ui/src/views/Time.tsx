@@ -8,7 +8,7 @@ import { knowsPhasesOnly, meanParts, type Share } from "../data/cluster";
 import { duration, signedPercent } from "../format/numbers";
 import { useText } from "../i18n/text";
 import { useScene } from "./context";
-import { fullName } from "./names";
+import { fullName, hostName } from "./names";
 
 /** Up to here every rank gets a row at once; above, hosts do, and open. */
 const ALL_ROWS = 64;
@@ -108,7 +108,7 @@ function HostRow({ name, members, scale, red, startOpen }: HostRowProps) {
   const mean = meanParts(members);
   const worst = members.reduce((high, share) => (share.excess > high.excess ? share : high), members[0]);
   const own = members.reduce((sum, share) => sum + share.own, 0) / members.length;
-  const label = name || t("unknown host");
+  const label = hostName(name, t);
   return (
     <>
       <div class={`row host${red ? " red" : ""}`} role="row">
@@ -139,7 +139,7 @@ function RankRows({ sort, scale }: RowsProps) {
       {shown.map((share, i) => (
         <Fragment key={share.rank.rank}>
           {sort === "order" && shown[i - 1]?.rank.hostIndex !== share.rank.hostIndex && (
-            <div class="row hostname">{share.rank.host || t("unknown host")}</div>
+            <div class="row hostname">{hostName(share.rank.host, t)}</div>
           )}
           <RankRow share={share} scale={scale} />
         </Fragment>

@@ -54,7 +54,7 @@ export function Card({ run, rank }: { run: string; rank: number }) {
             {before && <Link to={runAddress(run, `cards/${before.rank}`, { tab })}>← {t("rank", { n: before.rank })}</Link>}{" "}
             {after && <Link to={runAddress(run, `cards/${after.rank}`, { tab })}>{t("rank", { n: after.rank })} →</Link>}{" · "}
             <Link to={runAddress(run, "timeline", { ranks: rank })}>{w("card.timeline")}</Link>
-            {card?.path && <> · <code>{card.path}</code></>}
+            {card?.path && card.path !== "." && <> · <code>{card.path}</code></>}
           </p>
           {card?.note && <p class="missing">{card.note}</p>}
         </div>
@@ -63,7 +63,7 @@ export function Card({ run, rank }: { run: string; rank: number }) {
         )}
       </div>
       {card && card.findings.length > 0 && (
-        <ul class="card-findings">
+        <ul class={card.findings.some((finding) => finding.gain_percent > 0) ? "card-findings" : "card-findings quiet"}>
           {card.findings.map((finding) => (
             <li key={finding.number}><Link to={runAddress(run, "overview", { finding: finding.number })}>{t("finding.number", { n: finding.number })}</Link>{": "}{finding.title}
               {finding.gain_percent > 0 && <small> {w("runs.gain", { percent: percent(finding.gain_percent / 100, 1) })}</small>}</li>
@@ -96,11 +96,11 @@ function StepsOf({ run, card }: PartProps) {
         {card.has["steps"] ? <ServerTable run={run} name="card-steps" filters={{ rank: card.rank }} sort="step" caption={w("card.steps")} />
           : <Empty title={t("steps.empty")} text={t("time.empty.text")} />}
       </Section>
-      {card.groups.length > 0 && (
+      {card.groups.some((group) => group.members > 1) && (
         <Section id="groups" title={w("card.groups")}>
-          <div class="table"><table>
+          <div class="table few"><table>
             <thead><tr><th class="text" scope="col">{t("collectives.kind")}</th><th scope="col">{t("collectives.size")}</th><th class="text" scope="col">{w("col.ranks")}</th></tr></thead>
-            <tbody>{card.groups.map((group) => (
+            <tbody>{card.groups.filter((group) => group.members > 1).map((group) => (
               <tr key={group.group}><td class="text">{kindName(group.kind ?? "", t)}</td><td>{count(group.members)}</td>
                 <td class="text">{ranges(group.ranks, 8)}{group.ranks.length < group.members && " …"}</td></tr>
             ))}</tbody>

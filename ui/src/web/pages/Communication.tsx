@@ -79,7 +79,8 @@ function Ranks({ run }: { run: string }) {
 
 function LinksButton({ row, onOpen }: { row: Row; onOpen: () => void }) {
   const w = useWords();
-  return <button type="button" class="plain linked" data-links={row["rank"] ?? ""} onClick={onOpen}>{w("comm.showlinks", { size: typeof row["bytes"] === "number" ? bytes(row["bytes"]) : UNKNOWN })}</button>;
+  if (typeof row["bytes"] !== "number") return <>{UNKNOWN}</>;
+  return <button type="button" class="plain linked" data-links={row["rank"] ?? ""} onClick={onOpen}>{w("comm.showlinks", { size: bytes(row["bytes"]) })}</button>;
 }
 
 function RankLinks({ run, rank, onClose }: { run: string; rank: number; onClose: () => void }) {
@@ -134,7 +135,7 @@ function Collectives({ run }: { run: string }) {
           <Pick name="op" label={w("col.op")} all={w("filter.all")} options={ops.map((op) => [op, op] as const)} />
           <TextField name="rank" label={w("col.last_rank")} numeric /><TextField name="q" label={w("col.name")} />
         </div>
-        <ServerTable run={run} name="collectives" filters={filters} sort="-waited" caption={w("comm.meetings")} hidden={["group", "sequence"]}
+        <ServerTable run={run} name="collectives" filters={filters} sort="-waited" caption={w("comm.meetings")} hidden={["group", "sequence"]} always={["name"]}
           marked={(row) => focus.ranks.has(Number(row["last_rank"]))} empty={w("comm.nomeetings")}
           render={{
             kind: (row) => kindName(String(row["kind"] ?? ""), t),

@@ -1,7 +1,7 @@
 // The timeline of all ranks on one clock, with search, sums, the critical path and a way out to Perfetto.
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Timeline, type Selection } from "../../charts/Timeline";
-import type { PathSegment, Tile, View } from "../../charts/timelineDrawing";
+import { STEPS, type PathSegment, type Tile, type View } from "../../charts/timelineDrawing";
 import { Empty } from "../../components/Section";
 import { laneList, layOut, parseRanks, readLanes, type LaidLane } from "../../data/lanes";
 import type { BinaryTable } from "../../data/binary";
@@ -36,7 +36,6 @@ export function TimelinePage({ run }: { run: string }) {
 }
 
 const KINDS = [["tail", "step"], ["compute", "compute"], ["exposed", "communication"], ["data", "host"], ["waiting-deep", "other"], ["free", "free"]] as const;
-const STEP_KIND = KINDS.findIndex(([, name]) => name === "step");
 const HEIGHT = 560;
 /** With more ranks than this lanes are thin at first. */
 const MANY = 48;
@@ -163,7 +162,7 @@ function tileOf({ columns, about }: BinaryTable, lanes: number[], view: View, st
   const [start, length, busy, name, kind, merged] = ["start", "duration", "busy", "name", "kind", "count"].map((one) => columns.num(one));
   const names = [...(about["names"] as string[])];
   // The server names steps in English; recorded events keep the names they have.
-  for (const at of new Set(Array.from(name).filter((_, i) => kind[i] === STEP_KIND))) names[at] = names[at].replace(/^step (\d+)$/, (_, n: string) => stepName(n));
+  for (const at of new Set(Array.from(name).filter((_, i) => kind[i] === STEPS))) names[at] = names[at].replace(/^step (\d+)$/, (_, n: string) => stepName(n));
   return { view, lane, start, duration: length, busy, name, kind, count: merged, names, ranges };
 }
 

@@ -24,6 +24,8 @@ interface ServerTableProps {
   filters?: Query;
   /** Columns nobody needs to see, or that are always empty here. */
   hidden?: readonly string[];
+  /** Columns that show something even where nothing was recorded. */
+  always?: readonly string[];
   sort: string;
   caption: string;
   /** Keeps two tables of one page apart in its address. */
@@ -40,7 +42,7 @@ const FEW_COLUMNS = 6;
 
 const DESCENDING = new Set<Kind>(["ms", "bytes", "rate", "fraction", "count", "number"]);
 
-export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(run)}/tables/${name}`, filters = {}, hidden = [], sort: usual, caption, prefix = "", size = 25, render = {}, marked, empty }: ServerTableProps) {
+export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(run)}/tables/${name}`, filters = {}, hidden = [], always = [], sort: usual, caption, prefix = "", size = 25, render = {}, marked, empty }: ServerTableProps) {
   const w = useWords();
   const t = useText();
   const { place, set } = useRouter();
@@ -59,7 +61,7 @@ export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(
   if (value.total === 0) return <p class="note">{empty ?? w("table.empty")}</p>;
   const columns = value.columns
     .map((column) => ({ ...column, shown: shownAs(column.name, column.kind, rows.map((row) => row[column.name])) }))
-    .filter((column) => !hidden.includes(column.name) && (render[column.name] || rows.some((row) => row[column.name] !== null)));
+    .filter((column) => !hidden.includes(column.name) && (always.includes(column.name) || rows.some((row) => row[column.name] !== null)));
   const sortBy = (column: { name: string; kind: Kind }): void => {
     const first = DESCENDING.has(column.kind) ? `-${column.name}` : column.name;
     const other = DESCENDING.has(column.kind) ? column.name : `-${column.name}`;
@@ -84,7 +86,7 @@ export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(
           {rows.map((row, i) => (
             <tr key={i} class={marked?.(row) ? "culprit" : undefined}>
               {columns.map((column) => (
-                <td key={column.name} class={column.kind === "text" ? "text" : undefined}>
+                <td key={column.name} class={column.kind === "text" ? "text" : undefined} title={column.kind === "text" ? longText(row[column.name]) : undefined}>
                   {render[column.name]?.(row) ?? column.shown.show(row[column.name])}
                 </td>
               ))}
@@ -105,6 +107,9 @@ export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(
     </div>
   );
 }
+
+/** What may be cut off is told whole where the pointer rests. */
+const longText = (value: Cell): string | undefined => (typeof value === "string" && value.length > 36 ? value : undefined);
 
 function title(name: string, w: ReturnType<typeof useWords>): string {
   const key = `col.${name}`;
