@@ -265,8 +265,13 @@ export function drawSelection(frame: Frame, selection: View & { top: number; bot
   context.globalAlpha = 1;
   context.strokeStyle = variable("link");
   context.strokeRect(x0 + 0.5, AXIS + selection.top - scroll, x1 - x0, selection.bottom - selection.top);
-  context.fillStyle = variable("ink");
   context.font = `600 11px ${variable("font")}`;
   context.textAlign = "left";
-  context.fillText(duration((selection.end - selection.begin) / 1e6), x0 + 5, AXIS + selection.top - scroll + 9);
+  context.textBaseline = "middle";
+  const text = duration((selection.end - selection.begin) / 1e6);
+  const y = AXIS + Math.max(0, selection.top - scroll);
+  context.fillStyle = variable("card");
+  context.fillRect(x0 + 1, y + 1, context.measureText(text).width + 10, 16);
+  context.fillStyle = variable("ink");
+  context.fillText(text, x0 + 6, y + 9.5);
 }

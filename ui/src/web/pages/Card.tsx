@@ -171,7 +171,7 @@ function InputOf({ run, card }: PartProps) {
       {series.some((one) => one.x.length > 1) && (
         <>
           <h3>{w("card.queue")}</h3>
-          <Curve series={series} format={(value) => fixed(value, Number.isInteger(value) ? 0 : 1)} formatX={(value) => fixed(value, 0)} label={w("card.queue")} height={170} />
+          <Curve series={series} format={(value) => fixed(value, Number.isInteger(value) ? 0 : 1)} formatX={(value) => fixed(value, 0)} label={w("card.queue")} height={170} whole />
           <Legend series={series} />
         </>
       )}

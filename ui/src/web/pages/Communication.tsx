@@ -173,7 +173,8 @@ function Meeting({ run, meeting, onClose }: { run: string; meeting: string; onCl
     <Dialog title={w("comm.meeting", { op, n: rows.length })} onClose={onClose}>
       <p class="note">{w("comm.meeting.note")}</p>
       {bars.length > 0 && <RankBars bars={bars} colors={["waiting-deep"]} downColor="waiting" marked={last} tip={tip} label={w("comm.meeting", { op, n: rows.length })} height={180} />}
-      <ServerTable run={run} name="arrivals" filters={filters} sort="-late" prefix="d" size={10} caption={w("comm.meeting", { op, n: rows.length })} render={{ rank: rankCell(run) }} />
+      <ServerTable run={run} name="arrivals" filters={filters} sort="-late" prefix="d" size={10} caption={w("comm.meeting", { op, n: rows.length })} render={{ rank: rankCell(run) }}
+        marked={(row) => last.has(Number(row["rank"]))} />
     </Dialog>
   );
 }

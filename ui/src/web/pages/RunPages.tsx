@@ -63,6 +63,7 @@ export function RunPages({ run, page, rest, switches }: RunPagesProps) {
         {switches}
       </header>
       <main id="main" tabIndex={-1}>
+        {problem && !ready && <h1 class="unseen">{name}</h1>}
         {problem && <Trouble problem={problem} />}
         {!problem && info && !ready && <Opening info={info} onAgain={() => open(true)} />}
         {info?.stale && !problem && (

@@ -186,17 +186,20 @@ interface SumsAnswer {
 
 function Sums({ run, selection }: { run: string; selection: Selection }) {
   const w = useWords();
-  const lanes = laneList(selection.lanes.map((lane) => lane.index).sort((a, b) => a - b));
+  // The steps' own lane would top every sum and say nothing.
+  const work = selection.lanes.filter((lane) => lane.recorded || lane.track !== "steps");
+  const chosen = work.length ? work : selection.lanes;
+  const lanes = laneList(chosen.map((lane) => lane.index).sort((a, b) => a - b));
   const asked = useJson<SumsAnswer>(address(`runs/${encodeURIComponent(run)}/timeline/sums`, { begin: selection.begin, end: Math.max(selection.begin + 1, selection.end), lanes }));
   if (asked.problem) return <Trouble problem={asked.problem} />;
   if (!asked.value) return null;
   const { names, events, time, more } = asked.value;
   return (
     <section id="sums">
-      <h2>{w("timeline.sums", { span: duration((selection.end - selection.begin) / 1e6), lanes: count(selection.lanes.length) })}</h2>
+      <h2>{w("timeline.sums", { span: duration((selection.end - selection.begin) / 1e6), lanes: count(chosen.length) })}</h2>
       <p class="note">{w("timeline.sums.note", { events: count(events), time: duration(time / 1e6) })}</p>
       <div class="table"><table>
-        <thead><tr><th class="text" scope="col">{w("col.name")}</th><th scope="col">{w("col.count")}</th><th scope="col">{w("col.time")}</th><th class="text wide" scope="col" /></tr></thead>
+        <thead><tr><th class="text" scope="col">{w("col.name")}</th><th scope="col">{w("col.count")}</th><th scope="col">{w("col.time")}</th><th class="text wide" scope="col"><span class="unseen">{w("col.share")}</span></th></tr></thead>
         <tbody>{names.slice(0, 30).map((one) => (
           <tr key={one.name}><td class="text">{one.name}</td><td>{count(one.count)}</td><td>{duration(one.time / 1e6)}</td>
             <td class="text wide"><span class="inline"><i class="compute" style={{ width: `${(100 * one.time) / (names[0].time || 1)}%` }} /></span></td></tr>

@@ -75,8 +75,8 @@ export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(
           <tr>
             {columns.map((column) => (
               <th key={column.name} scope="col" class={column.kind === "text" ? "text" : undefined} aria-sort={ariaSort(sort, column.name)}>
-                <button type="button" title={t("table.sort", { name: title(column.name, w) })} onClick={() => sortBy(column)}>
-                  {title(column.name, w)}{column.shown.unit && !render[column.name] && <small> {column.shown.unit}</small>}
+                <button type="button" title={t("table.sort", { name: titleOf(name, column.name, w) })} onClick={() => sortBy(column)}>
+                  {titleOf(name, column.name, w)}{column.shown.unit && !render[column.name] && <small> {column.shown.unit}</small>}
                 </button>
               </th>
             ))}
@@ -111,9 +111,10 @@ export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(
 /** What may be cut off is told whole where the pointer rests. */
 const longText = (value: Cell): string | undefined => (typeof value === "string" && value.length > 36 ? value : undefined);
 
-function title(name: string, w: ReturnType<typeof useWords>): string {
-  const key = `col.${name}`;
-  return isWebKey(key) ? w(key) : name;
+/** A column may mean something else in one table: `col.arrivals.duration`. */
+function titleOf(table: string, name: string, w: ReturnType<typeof useWords>): string {
+  const key = [`col.${table}.${name}`, `col.${name}`].find(isWebKey);
+  return key ? w(key) : name;
 }
 
 function ariaSort(sort: string, name: string): "ascending" | "descending" | "none" {
