@@ -235,6 +235,7 @@ export const en = {
   "memory.peak": "Peak",
   "memory.capacity": "Capacity",
   "memory.use": "Of capacity",
+  "memory.ofmost": "Of the largest",
   "memory.some": "{n} of {all} ranks recorded their memory.",
   "memory.nocapacity": "The recording does not tell the capacity; the largest peak is the full scale.",
   "memory.theoretical": "Peaks are worked out from the graph, not measured.",

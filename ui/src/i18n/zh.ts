@@ -235,6 +235,7 @@ export const zh: Record<Key, string> = {
   "memory.peak": "峰值",
   "memory.capacity": "容量",
   "memory.use": "占容量",
+  "memory.ofmost": "相对最大值",
   "memory.some": "{all} 张卡中有 {n} 张记录了内存。",
   "memory.nocapacity": "记录中没有容量信息；以最大峰值为满刻度。",
   "memory.theoretical": "峰值由计算图推得，并非实测。",
