@@ -32,7 +32,7 @@ _BLOCK = 8 << 20
 _PACKED = 64 << 10
 """Bytes unpacked at once: at most a thousand times as many come out."""
 _MAX_EVENT = 16 << 20
-"""DuckDB allocates twice this per thread before it reads the first event."""
+"""No event is larger."""
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(.)')
 _MAX_TAIL = 16 << 20
 """What follows the events is metadata: kilobytes."""
@@ -67,7 +67,7 @@ def trace_query(
 ) -> Iterator[tuple[str, str]]:
     """The SELECT behind `load_trace` and its one parameter, for rows that need not be kept."""
     with _as_array(path) as array:
-        yield _select(args or {}, _NUMBERS if _times_are_numbers(array) else _TEXT, phases), str(array)
+        yield _select(args or {}, _NUMBERS if _times_are_numbers(array) else _TEXT, phases, _largest(array)), str(array)
 
 
 def load_counters(connection: duckdb.DuckDBPyConnection, path: Path, *, table: str = "counters") -> None:
@@ -81,7 +81,7 @@ def load_counters(connection: duckdb.DuckDBPyConnection, path: Path, *, table: s
             f"""
             CREATE OR REPLACE TEMP TABLE "{table}" AS
             WITH events AS (
-                FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_MAX_EVENT},
+                FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_largest(array)},
                     columns = {{
                         ph: 'VARCHAR', name: 'VARCHAR', ts: '{times.type}', args: 'MAP(VARCHAR, DOUBLE)'}})
             ), samples AS (
@@ -115,7 +115,12 @@ _TEXT = _Times(
 """Exact to the nanosecond where the file has strings, as Ascend's do; these have three decimals, mostly."""
 
 
-def _select(args: Mapping[str, str], times: _Times, phases: str | None) -> str:
+def _largest(array: Path) -> int:
+    """How large an event may be. DuckDB allocates twice this per thread, and touches it all, before it reads the first."""
+    return min(_MAX_EVENT, max(array.stat().st_size, 1 << 20))
+
+
+def _select(args: Mapping[str, str], times: _Times, phases: str | None, largest: int) -> str:
     fields = ", ".join(f'"{key}" VARCHAR' for key in sorted(set(args.values())))
     struct = f", args: 'STRUCT({fields})'" if fields else ""
     chosen = f"WHERE ph IN ({', '.join(repr(phase) for phase in phases)})" if phases else ""
@@ -126,7 +131,7 @@ def _select(args: Mapping[str, str], times: _Times, phases: str | None) -> str:
     picked = "".join(f', args."{key}" AS "{column}"' for column, key in args.items())
     return f"""
         SELECT ph, name, pid, tid, cat, id, {times.to_ns.format("ts")} AS ts, {_LENGTH} AS dur{picked}
-        FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_MAX_EVENT}, columns = {{
+        FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {largest}, columns = {{
             ph: 'VARCHAR', name: 'VARCHAR', pid: 'VARCHAR', tid: 'VARCHAR', cat: 'VARCHAR', id: 'VARCHAR',
             ts: '{times.type}', dur: 'DOUBLE'{struct}}}) AS event
         {chosen}
