@@ -209,7 +209,11 @@ def new_batch(tree: Tree, directory: Path, scratch: Path, *, threads: int | None
 
 def connected(*, spill: Path, **settings: str | int | bool) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB within our bounds; `spill` is the directory for what outgrows them."""
-    config: dict[str, object] = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(spill), **settings}
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY_LIMIT,
+        "temp_directory": str(spill),
+        **settings,
+    }
     connection = duckdb.connect(config=config)
     connection.execute("SET enable_progress_bar = false")  # it would write into our output
     return connection
