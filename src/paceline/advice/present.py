@@ -75,6 +75,9 @@ def _in_plural(template: str) -> str:
 def who(subject: Subject, language: str, *, host: bool = True) -> str:
     """Whom a finding is about, in a few words; a host for its ranks if it is to be blamed."""
     zh = language == "zh"
+    if len(subject.links) > 1:  # one of them is slow; the recording does not say which
+        named = _join(subject.ranks)
+        return f"{named} 号卡之间的某条链路" if zh else f"A link among ranks {named}"
     if subject.links:
         link = subject.links[0]
         transport = f" ({link.transport})" if link.transport else ""
