@@ -93,7 +93,7 @@ class CheckpointMonitor(Monitor):
         self._iterations = IterationSaver(self._place or self._outputs.checkpoints, self._prefix, ranks, self._keep)
         attempt = os.environ.get("PACELINE_RUN_ID") or f"from step {state.step}"
         if self._legacy:
-            self._rank_saver.begin(state.step)
+            self._rank_saver.begin(state.step, attempt)
         else:
             self._iterations.begin(state.step, attempt)
 
