@@ -138,6 +138,23 @@ def test_second_format_says_which_rank_is_missing(tmp_path: Path, caplog: pytest
         find_resume_point(tmp_path)
 
 
+def test_after_a_failure_nobody_waits_long_for_ranks_that_died(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten minutes otherwise, in which the job is killed before its outputs are home."""
+    monkeypatch.setattr("paceline.training.monitors.checkpoint._FOR_OTHERS", 0.1)
+    weights = {"w": np.zeros(3, np.float32)}
+    monitor = CheckpointMonitor("gpt", outputs=OutputTree(tmp_path), ranks=Ranks(0, 2, 0, 2), save_checkpoint_steps=1,
+                                async_save=True, use_legacy_format=False)  # fmt: skip
+    with (
+        pytest.raises(ValueError, match="on fire"),
+        Monitored([monitor], TrainingState(weights=lambda: weights)) as loop,
+    ):
+        loop.step_end()
+        raise ValueError("on fire")
+    assert "rank 1 saved nothing in time" in caplog.text
+
+
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Any:
     place = tmp_path / "tiny"
