@@ -8,7 +8,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial as bind
 from pathlib import Path
 
@@ -77,9 +77,11 @@ class FileStore:
 
     def write(self, key: str, data: Data, md5: str) -> Item:
         path, partial = self._names(key, md5)
-        with explained(path), _removed_on_failure(partial):
+        try:
             info = _write_new(partial, data, sync=True)
             os.replace(partial, path)
+        except OSError as error:
+            raise _given_up(path, partial, error) from error
         return _item(key, info)
 
     def stage(self, key: str, data: Data, md5: str) -> Callable[[], Item]:
@@ -87,15 +89,19 @@ class FileStore:
             landed = self.write(key, data, md5)
             return lambda: landed
         path, partial = self._names(key, md5)
-        with explained(path), _removed_on_failure(partial):
+        try:
             info = _write_new(partial, data, sync=False)
+        except OSError as error:
+            raise _given_up(path, partial, error) from error
         shared = self._shared_sync(info.st_dev, partial)
         ticket = shared.ticket()
 
         def land() -> Item:
-            with explained(path), _removed_on_failure(partial):
+            try:
                 shared.reach(ticket)
                 os.replace(partial, path)
+            except OSError as error:
+                raise _given_up(path, partial, error) from error
             return _item(key, info)
 
         return land
@@ -232,13 +238,11 @@ def _write_new(path: str, data: Data, *, sync: bool) -> os.stat_result:
         os.close(file)
 
 
-@contextmanager
-def _removed_on_failure(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError:
-        Path(path).unlink(missing_ok=True)
-        raise
+def _given_up(path: str, partial: str, error: OSError) -> StorageError:
+    """What is half written goes. No context manager: those cost as much as the rename when files are many and small."""
+    with suppress(OSError):
+        os.unlink(partial)  # noqa: PTH108
+    return meaning(path, error)
 
 
 def _item(key: str, info: os.stat_result) -> Item:
@@ -289,13 +293,17 @@ def explained(path: Path | str) -> Iterator[None]:
     """OSError as what it means for a transfer."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise MissingError(f"{path}: is gone") from error
-    except PermissionError as error:
-        raise DeniedError(f"{path}: permission denied", hint="check who owns it") from error
     except OSError as error:
-        if error.errno in _FULL:
-            raise FullError(f"{path}: no space left on the device", hint="free some; run again to go on") from error
-        if error.errno in (errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT):
-            raise TransientError(f"{path}: {error.strerror}") from error
-        raise StorageError(f"{path}: {error.strerror or error}") from error
+        raise meaning(path, error) from error
+
+
+def meaning(path: Path | str, error: OSError) -> StorageError:
+    if isinstance(error, FileNotFoundError):
+        return MissingError(f"{path}: is gone")
+    if isinstance(error, PermissionError):
+        return DeniedError(f"{path}: permission denied", hint="check who owns it")
+    if error.errno in _FULL:
+        return FullError(f"{path}: no space left on the device", hint="free some; run again to go on")
+    if error.errno in (errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT):
+        return TransientError(f"{path}: {error.strerror}")
+    return StorageError(f"{path}: {error.strerror or error}")

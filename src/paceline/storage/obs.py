@@ -2,7 +2,7 @@
 
 Traps of the SDK, seen: bytes as content are turned into text first (five times slower; a stream is not);
 `ssl_verify=True` loads no certificates and never checks host names, so it gets a context of ours; `max_retry_count`
-sleeps on its own, so it is off.
+sleeps on its own, so it is off; what it makes of a listing takes four times as long as reading it (obs_page.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import http.client
 import io
 import ssl
 import threading
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from typing import Any
 from paceline.storage.access import Access, find_access
 from paceline.storage.checksum import as_tag, composite, md5, tag_fits
 from paceline.storage.location import Location
+from paceline.storage.obs_page import Page, read_page
 from paceline.storage.store import (
     ChangedError,
     CorruptError,
@@ -39,6 +41,8 @@ _PAGE = 1000
 _TELLING = frozenset({"listObjects", "getObjectMetadata", "getObject", "initiateMultipartUpload", "listParts"})
 """Calls whose answer is needed."""
 _TIMEOUT = 60
+_LOOK_AGAIN = 1.0
+"""Seconds after which keys are looked up anew, unless a server refuses them before."""
 _CHUNK = 1 << 18
 
 
@@ -56,6 +60,7 @@ class ObsStore:
         self._lock = threading.Lock()
         self._worked: Access | None = None
         """Keys the server has taken."""
+        self._looked: tuple[float, Access] | None = None
         self.takes_crc = self.access().signature == "v4"
         """Whether the server checks CRC32 of parts; found out with the first."""
 
@@ -67,15 +72,18 @@ class ObsStore:
             answer = self._call(
                 "listObjects", prefix=self.prefix, marker=marker, max_keys=_PAGE, delimiter="/" if shallow else None
             )
-            for each in answer.body.commonPrefixs or [] if shallow else []:
-                yield Item(each.prefix[len(self.prefix) :], 0)
-            for each in answer.body.contents or []:
+            page: Page = answer.body
+            for name in page.prefixes if shallow else ():
+                yield Item(name[len(self.prefix) :], 0)
+            for each in page.objects:
                 key = each.key[len(self.prefix) :]
                 if key and not key.endswith("/"):
-                    yield Item(key, int(each.size), each.etag.strip('"'))
-            if not answer.body.is_truncated:
+                    yield Item(key, each.size, each.etag)
+            if page.next is None:
                 return
-            marker = answer.body.next_marker
+            if page.next == marker:
+                raise StorageError(f"{self.url}: the server lists the same names again and again")
+            marker = page.next
 
     def stat(self, key: str) -> Item | None:
         try:
@@ -159,16 +167,19 @@ class ObsStore:
 
     # -- shared with the fast store ----------------------------------------------------------------------------------
 
-    def access(self) -> Access:
-        """Looked up on every call: temporary keys are renewed while a long transfer runs."""
-        return find_access(self.location.scheme, self.bucket)
+    def access(self, *, fresh: bool = False) -> Access:
+        """Looked up again and again: temporary keys are renewed while a long transfer runs."""
+        now, looked = time.monotonic(), self._looked
+        if fresh or looked is None or now - looked[0] > _LOOK_AGAIN:
+            self._looked = looked = (now, find_access(self.location.scheme, self.bucket))
+        return looked[1]
 
     def taken(self, used: Access) -> None:
         self._worked = used
 
     def refused(self, used: Access, error: DeniedError) -> StorageError:
         """Worth another try when other keys are there by now, or temporary ones that did work may be renewed soon."""
-        if self.access() != used:
+        if self.access(fresh=True) != used:
             return TransientError(f"{error}; there are new keys")
         if used.token and used.from_file and used == self._worked:
             return TransientError(f"{error}; the temporary keys have expired and nobody renewed them")
@@ -314,6 +325,7 @@ def _connect(access: Access) -> Any:
         # It makes an old-style TLS context first; ours replaces it below.
         warnings.simplefilter("ignore", DeprecationWarning)
         client = _client(ObsClient, access)
+    client.convertor.parseListObjects = read_page
     if access.secure:
         client.context = ssl.create_default_context(cafile=access.ca_file)
     return client
