@@ -228,6 +228,8 @@ def _check_mode(path: Path, mode: int) -> None:
 def _decode(path: Path) -> _File:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_File)
+    except OSError as error:
+        raise DeniedError(f"{path}: {error.strerror}", hint="it has to be readable for you") from error
     except msgspec.DecodeError as error:
         # The decoder names the place, never the value.
         raise DeniedError(f"{path}: {error}", hint='expected {"access_config": {"access_key": …}}') from None

@@ -197,6 +197,8 @@ class ObsStore:
         return item
 
     def _key(self, key: str) -> str:
+        if not key.isascii():
+            _refuse_undecodable(self.url, key)
         return self.prefix + key
 
     def _client(self, access: Access) -> Any:
@@ -339,6 +341,15 @@ def _client(make: Any, access: Access) -> Any:
         ssl_verify=access.ca_file or True, max_retry_count=0, timeout=_TIMEOUT, long_conn_mode=True,
         chunk_size=_CHUNK,
     )  # fmt: skip
+
+
+def _refuse_undecodable(url: str, key: str) -> None:
+    """File systems take any bytes as a name, buckets only UTF-8."""
+    try:
+        key.encode()
+    except UnicodeEncodeError as error:
+        shown = key.encode(errors="backslashreplace").decode()
+        raise StorageError(f"{url}/{shown}: the name is not UTF-8", hint="rename the file") from error
 
 
 def _base64(hex_digest: str) -> str:

@@ -33,6 +33,8 @@ class S3Store(ObsStore):
     _connected: tuple[Access, Any] | None = None
 
     def stat(self, key: str) -> Item | None:
+        if not _takes(key):
+            return super().stat(key)
         import obstore
 
         try:
@@ -44,7 +46,7 @@ class S3Store(ObsStore):
     def read(self, item: Item, start: int, length: int) -> Data:
         if not length:
             return b""
-        if length > _LARGE:
+        if length > _LARGE or not _takes(item.key):
             return super().read(item, start, length)
         import obstore
 
@@ -57,6 +59,8 @@ class S3Store(ObsStore):
         return self.checked(item, data, length)
 
     def write(self, key: str, data: Data, md5: str) -> Item:
+        if not _takes(key):
+            return super().write(key, data, md5)
         import obstore
 
         with self._asked(key) as store:
@@ -81,10 +85,17 @@ class S3Store(ObsStore):
         access = self.access()
         try:
             yield self._fast(access)
+        except ValueError as error:
+            raise StorageError(f"{self.url}/{what}: the name cannot be asked for ({error})") from error
         except (BaseError, OSError) as error:
             meaning = _meaning(f"{self.url}/{what}", error)
             raise (self.refused(access, meaning) if isinstance(meaning, DeniedError) else meaning) from error
         self.taken(access)
+
+
+def _takes(key: str) -> bool:
+    """obstore refuses tabs and other control characters in names; the SDK does not."""
+    return key.isprintable()
 
 
 def _meaning(where: str, error: Exception) -> StorageError:
