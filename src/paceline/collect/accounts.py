@@ -52,6 +52,8 @@ def read_accounts(path: Path) -> list[Host]:
     """{"cluster": {"10.0.0.1": {"user": "root", "passwd": "…"}}}: passwords stay in the file and in memory."""
     try:
         accounts = msgspec.json.decode(path.read_bytes(), type=_Accounts)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file", hint="the account file of the cluster's hosts") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="the account file of the cluster's hosts") from None
     except msgspec.DecodeError as error:

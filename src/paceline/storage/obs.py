@@ -167,10 +167,10 @@ class ObsStore:
 
     # -- shared with the fast store ----------------------------------------------------------------------------------
 
-    def access(self, *, fresh: bool = False) -> Access:
+    def access(self) -> Access:
         """Looked up again and again: temporary keys are renewed while a long transfer runs."""
         now, looked = time.monotonic(), self._looked
-        if fresh or looked is None or now - looked[0] > _LOOK_AGAIN:
+        if looked is None or now - looked[0] > _LOOK_AGAIN:
             self._looked = looked = (now, find_access(self.location.scheme, self.bucket))
         return looked[1]
 
@@ -179,7 +179,8 @@ class ObsStore:
 
     def refused(self, used: Access, error: DeniedError) -> StorageError:
         """Worth another try when other keys are there by now, or temporary ones that did work may be renewed soon."""
-        if self.access(fresh=True) != used:
+        self._looked = None  # whoever renews them may do so before the next request
+        if find_access(self.location.scheme, self.bucket) != used:
             return TransientError(f"{error}; there are new keys")
         if used.token and used.from_file and used == self._worked:
             return TransientError(f"{error}; the temporary keys have expired and nobody renewed them")
