@@ -76,7 +76,7 @@ class FullError(StorageError):
     pass
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class Item:
     """One file or object below a store's root."""
 
