@@ -96,7 +96,8 @@ def _host(path: Path, name: str, number: int, account: _Account) -> Host:
         raise UsageError(f"{path}: {name!r} is no host", hint="an address or a name, without spaces")
     port = str(account.port or "")
     if port and not (port.isdecimal() and 0 < int(port) < 65_536):
-        raise UsageError(f"{path}: {name}: port {port!r} is no port", hint="a number from 1 to 65535")
+        # Not repeated: a line filled in wrongly may hold the password here.
+        raise UsageError(f"{path}: {name}: its port is no port", hint="a number from 1 to 65535")
     return Host(
         name, number, account.user or None, int(port) if port else None, Login(Secret(password) if password else None)
     )

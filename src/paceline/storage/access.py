@@ -177,7 +177,8 @@ def _from_files(bucket: str) -> AccessFields | None:
 def _from_machine(path: Path, fields: AccessFields) -> AccessFields:
     """Temporary keys of the machine's agency; Huawei's SDK asks for them, keeps them, and renews them before they end."""
     if fields.credentials != "ECS":
-        raise DeniedError(f"{path}: credentials {fields.credentials!r} are not known", hint='known: "ECS"')
+        # The word is not repeated: it may be a key in the wrong place.
+        raise DeniedError(f"{path}: these credentials are not known", hint='known: "ECS"')
     from obs.loadtoken import ECS, NoneTokenException
 
     try:
