@@ -1,8 +1,6 @@
 """Buckets through Huawei's own SDK: native OBS signatures, and parts that can be resumed.
 
-Traps of the SDK, seen: bytes as content are turned into text first (five times slower; a stream is not);
-`ssl_verify=True` loads no certificates and never checks host names, so it gets a context of ours; `max_retry_count`
-sleeps on its own, so it is off; what it makes of a listing takes four times as long as reading it (obs_page.py).
+A trap of the SDK, seen: bytes as content are turned into text first (five times slower; a stream is not).
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import io
 import ssl
 import threading
 import time
-import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,7 +18,8 @@ from typing import Any
 from paceline.storage.access import Access, find_access
 from paceline.storage.checksum import as_tag, composite, md5, tag_fits
 from paceline.storage.location import Location
-from paceline.storage.obs_page import Page, read_page
+from paceline.storage.obs_client import connect, explain
+from paceline.storage.obs_page import Page
 from paceline.storage.store import (
     ChangedError,
     CorruptError,
@@ -32,7 +30,6 @@ from paceline.storage.store import (
     Resume,
     StorageError,
     Sum,
-    ThrottledError,
     TransientError,
     UnsupportedError,
 )
@@ -40,10 +37,8 @@ from paceline.storage.store import (
 _PAGE = 1000
 _TELLING = frozenset({"listObjects", "getObjectMetadata", "getObject", "initiateMultipartUpload", "listParts"})
 """Calls whose answer is needed."""
-_TIMEOUT = 60
 _LOOK_AGAIN = 1.0
 """Seconds after which keys are looked up anew, unless a server refuses them before."""
-_CHUNK = 1 << 18
 
 
 class ObsStore:
@@ -205,7 +200,7 @@ class ObsStore:
     def _client(self, access: Access) -> Any:
         with self._lock:
             if access not in self._clients:
-                self._clients[access] = _connect(access)
+                self._clients[access] = connect(access)
             return self._clients[access]
 
     def _call(self, method: str, *words: Any, **options: Any) -> Any:
@@ -296,52 +291,6 @@ class ObsUpload:
         if item.size != self._size or wrong:
             raise CorruptError(f"{self._store.url}/{self._key}: the stored object is not what was sent")
         return item
-
-
-def explain(where: str, status: int, code: str) -> StorageError:
-    """An HTTP status and an error code as what they mean for a transfer."""
-    said = f"{where}: {code or 'error'} (HTTP {status})"
-    if status in (429, 503) or code in ("SlowDown", "TooManyRequests", "RequestLimitExceeded", "ServerBusy"):
-        return ThrottledError(said)
-    if (
-        status in (408, 409)
-        or (status >= 500 and status != 501)
-        or code in ("RequestTimeout", "IncompleteBody", "BadDigest")
-    ):
-        return TransientError(said)
-    if status == 404:
-        hint = "check bucket and endpoint" if code == "NoSuchBucket" else None
-        return MissingError(said, hint=hint)
-    if status in (401, 403) or code == "ExpiredToken":
-        return DeniedError(said, hint="check the keys, the region and the clock (docs/storage.md, Access)")
-    if status in (412, 416):
-        return ChangedError(f"{where}: changed while it was read")
-    return UnsupportedError(said) if status in (400, 501) else StorageError(said)
-
-
-def _connect(access: Access) -> Any:
-    try:
-        from obs import ObsClient
-    except ImportError:
-        raise StorageError("esdk-obs-python is not installed", hint="pip install 'paceline[storage]'") from None
-    with warnings.catch_warnings():
-        # It makes an old-style TLS context first; ours replaces it below.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        client = _client(ObsClient, access)
-    client.convertor.parseListObjects = read_page
-    if access.secure:
-        client.context = ssl.create_default_context(cafile=access.ca_file)
-    return client
-
-
-def _client(make: Any, access: Access) -> Any:
-    return make(
-        access_key_id=access.key.reveal(), secret_access_key=access.secret.reveal(),
-        security_token=access.token.reveal() if access.token else None,
-        server=access.endpoint, region=access.region, signature=access.signature, path_style=access.path_style,
-        ssl_verify=access.ca_file or True, max_retry_count=0, timeout=_TIMEOUT, long_conn_mode=True,
-        chunk_size=_CHUNK,
-    )  # fmt: skip
 
 
 def _refuse_undecodable(url: str, key: str) -> None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from paceline.storage.access import Access
-from paceline.storage.obs import ObsStore, explain
+from paceline.storage.obs import ObsStore
+from paceline.storage.obs_client import explain
 from paceline.storage.store import ChangedError, Data, DeniedError, Item, MissingError, StorageError, TransientError
 
 if TYPE_CHECKING:
