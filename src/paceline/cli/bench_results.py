@@ -24,7 +24,7 @@ from paceline.bench.sending import report_of, send
 from paceline.bench.tester_config import load_tester, read_object
 from paceline.cli.language import Language, is_chinese
 from paceline.errors import PacelineError, UsageError
-from paceline.report.whole import write_whole
+from paceline.whole import write_whole
 
 WORSE = 5
 """Exit code of a run that is worse than its baseline."""

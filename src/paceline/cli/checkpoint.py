@@ -84,7 +84,7 @@ def transform(
 ) -> None:
     """Cut a checkpoint anew for another parallel layout: in constant memory, resumable, each file whole or not at all.
 
-    Example:  paceline checkpoint transform --src_ckpt_strategy strategy/ --dst_ckpt_strategy tp4.ckpt
+    Example:  paceline checkpoint transform --src_ckpt_strategy strategy/ --dst_ckpt_strategy tp4.ckpt \\
               --src_ckpt_dir output/checkpoint --dst_ckpt_dir output/tp4
     """
     from paceline.checkpoint.transform import Request
@@ -134,7 +134,7 @@ def strategy(
     A rule says for each axis of a parameter which device axis cuts it ("-" for none, "dp+tp" for both); the first
     that fits counts, parameters without one are whole on every rank. "opt" shards optimizer states over replicas.
 
-    Example:  paceline checkpoint strategy dp=2,tp=2 --like output/checkpoint -o strategy.ckpt
+    Example:  paceline checkpoint strategy dp=2,tp=2 --like output/checkpoint -o strategy.ckpt \\
               --rule "*.wq.weight: tp,-" --rule "*.wo.weight: -,tp"
     """
     from paceline.checkpoint.choice import parse_step

@@ -210,7 +210,7 @@ def import_(
     from paceline.jobs.importing import as_yaml, description_of, left_out
     from paceline.jobs.importing import save_keys as save
     from paceline.jobs.original_config import read_original
-    from paceline.report.whole import write_whole
+    from paceline.whole import write_whole
 
     if output.exists():
         raise UsageError(f"{output}: is there already", hint="give another name with --output")
