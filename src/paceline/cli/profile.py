@@ -13,7 +13,8 @@ import typer
 from paceline.cli.ranks import ranks_of
 from paceline.errors import PacelineError, UsageError
 from paceline.profiling.choosing import options_from
-from paceline.profiling.job import Job, Progress, Request, ask, find_job, follow
+from paceline.profiling.dynamic_config import Request
+from paceline.profiling.job import Job, Progress, ask, find_job, follow
 from paceline.profiling.options import ProfilerLevel
 from paceline.profiling.warning import collected
 
