@@ -53,9 +53,6 @@ LARGEST = {"msprof": 16}
 DETAILED = frozenset({"frequency-drop", "memory-pressure", "memory-imbalance", "slow-operator", "cpu-operators"})
 """Faults that show in the heavy files of the rank itself."""
 ACCEPTED = {"frequency-drop": {"slow-rank"}, "slow-operator": {"slow-rank"}}
-WITHOUT_SHAPES = frozenset({"kineto"})
-"""Where a host holds exactly one pipeline stage, nothing in these layouts tells slow cards from more work in every kernel:
-stage-imbalance, whose advice names the host as the other possibility, is as right as slow-host if it names the same ranks."""
 NAMES_NOBODY = ("load-imbalance", "jitter", "comm-exposed", "pipeline-bubble", "small-packets", "bandwidth-contention")
 WITHOUT_PRICE = ("one-off-stall", "memory-imbalance", "data-incomplete", "pipeline-bubble")
 """Their gain is not that of the step without the fault: of one step only, none at all, or of another schedule."""
@@ -157,17 +154,7 @@ def judge(trial: Trial, truth: Truth, findings: tuple[Finding, ...]) -> Result:
     if matching and matching[0].id not in WITHOUT_PRICE:
         without = matching[0].step_ms_without.median
         error = abs(findings[0].gain.step_ms_fixed - without) / without
-    looks_the_same = any(findings and _looks_the_same(trial, findings[0], fault) for fault in truth.faults)
-    return Result(trial, bool(matching) or looks_the_same, error, said)
-
-
-def _looks_the_same(trial: Trial, finding: Finding, fault: FaultTruth) -> bool:
-    """A slow host that is one pipeline stage, recorded without shapes."""
-    return (
-        (fault.id, finding.id) == ("slow-host", "stage-imbalance")
-        and trial.layout in WITHOUT_SHAPES
-        and set(finding.subject.ranks) == set(fault.subject.ranks)
-    )
+    return Result(trial, bool(matching), error, said)
 
 
 def _names(finding: Finding, fault: FaultTruth) -> bool:

@@ -81,7 +81,7 @@ class Case:
         """Replay with these costs; the ratio to the replay of the unchanged run is applied to the measured step."""
         base = self.replay.base.step_time
         ratio = min(1.0, self.replay.run(costs).step_time / base) if base else 1.0
-        return Gain(self.step_ms, self.step_ms * ratio)
+        return Gain(self.step_ms, self.step_ms * ratio, costs)
 
     def no_gain(self) -> Gain:
         return Gain(self.step_ms, self.step_ms)

@@ -11,6 +11,7 @@ import numpy as np
 from paceline.advice.case import Case
 from paceline.advice.finding import Diagnosis, Finding, ranked
 from paceline.advice.hardware import Hardware
+from paceline.advice.hidden import priced_behind
 from paceline.advice.input_evidence import with_bottleneck
 from paceline.advice.rules import RULES, Rule
 from paceline.analysis.flops import rank_flops
@@ -37,7 +38,7 @@ def diagnose(
             f"{run.source}: no step and no collective was recorded" + (" in these steps" if steps else ""),
             hint="which there are: paceline show SOURCE steps" if steps else "record at least one whole step",
         )
-    findings = [finding for rule in (*RULES, *own_rules) for finding in rule(case)]
+    findings = priced_behind(case, [finding for rule in (*RULES, *own_rules) for finding in rule(case)])
     said = [_addressed(with_bottleneck(case, finding), case) for finding in _worth_saying(findings)]
     return Diagnosis(_about(case), ranked(said), case.replay.residual)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.advice.knowledge import Entry
+from paceline.analysis.replay import Costs
 
 SCHEMA = "paceline.diagnosis/1"
 SEVERITIES = ("high", "medium", "low", "info")
@@ -40,6 +41,8 @@ class Gain:
 
     step_ms_now: float
     step_ms_fixed: float
+    costs: Costs | None = field(default=None, repr=False, compare=False)
+    """What was replayed; None where no replay was."""
 
     @property
     def percent(self) -> float:
@@ -77,11 +80,14 @@ class Finding:
     @property
     def severity(self) -> str:
         """From the gain, within the bounds of the rule."""
-        percent = self.gain.percent
-        own = "high" if percent >= 8 else "medium" if percent >= 2 else "low" if percent >= 0.5 else "info"
-        ranked = min(SEVERITIES.index(own), SEVERITIES.index(self.at_least))
+        ranked = min(SEVERITIES.index(severity_of(self.gain.percent)), SEVERITIES.index(self.at_least))
         at_most = "low" if self.id in RECIPES else self.at_most
         return SEVERITIES[max(ranked, SEVERITIES.index(at_most))]
+
+
+def severity_of(percent: float) -> str:
+    """Of a gain in per cent of the step."""
+    return "high" if percent >= 8 else "medium" if percent >= 2 else "low" if percent >= 0.5 else "info"
 
 
 @dataclass(frozen=True)

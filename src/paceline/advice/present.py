@@ -62,6 +62,9 @@ def _text(finding: Finding, language: str) -> Text:
 def who(subject: Subject, language: str) -> str:
     """Whom a finding is about, in a few words; "" when it is everybody."""
     zh = language == "zh"
+    if len(subject.links) > 1:  # one of them is slow; the recording does not say which
+        named = _join(subject.ranks)
+        return f"{named} 号卡之间的某条链路" if zh else f"A link among ranks {named}"
     if subject.links:
         link = subject.links[0]
         transport = f" ({link.transport})" if link.transport else ""

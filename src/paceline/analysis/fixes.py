@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.analysis.events import COMPUTING
 from paceline.analysis.peers import Excess, nan_median
 from paceline.analysis.replay import Costs, Replay
 
@@ -83,27 +84,56 @@ def _match_total(
 def steadied(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]], *, quantile: float) -> Costs:
     """All ranks need at each place of the program what the faster of their peers usually need there."""
     line = replay.timeline
-    work = costs.work.copy()
+    work, overlap = costs.work.copy(), costs.overlap.copy()
     for ranks in classes:
         rows = np.flatnonzero(np.isin(line.events.rank, ranks))
-        for code in np.unique(line.place[rows]):
-            here = rows[line.place[rows] == code]
-            work[here] = np.minimum(work[here], np.quantile(costs.work[here], quantile))
-    return replace(costs, work=work)
+        rows = rows[np.argsort(line.place[rows], kind="stable")]
+        for here in np.split(rows, np.flatnonzero(np.diff(line.place[rows])) + 1):
+            for values in (work, overlap):
+                values[here] = np.minimum(values[here], np.quantile(values[here], quantile))
+    return replace(costs, work=work, overlap=overlap)
+
+
+def together(base: Costs, one: Costs, other: Costs) -> Costs:
+    """Two faults mended at once: what each of them leaves of the measured costs, multiplied."""
+
+    def both(measured: Floats, first: Floats, second: Floats) -> Floats:
+        result: Floats = np.divide(first * second, measured, out=np.zeros_like(measured), where=measured > 0)
+        return result
+
+    return Costs(
+        work=both(base.work, one.work, other.work),
+        transfer=both(base.transfer, one.transfer, other.transfer),
+        overlap=both(base.overlap, one.overlap, other.overlap),
+    )
 
 
 def evened(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]]) -> Costs:
-    """The work of each place of the program dealt evenly among peers: everybody has the mean of that step there."""
+    """The work of each place of the program dealt evenly among peers: everybody has the mean of that step there.
+
+    Where computing was recorded by name, micro-batches are made alike too: samples can be dealt anew among them.
+    """
     line = replay.timeline
     work, overlap = costs.work.copy(), costs.overlap.copy()
-    width = int(line.place.max()) + 1 if len(line.place) else 1
+    kind = _kinds(replay)
+    width = int(kind.max()) + 1 if len(kind) else 1
     for ranks in classes:
         rows = np.flatnonzero(np.isin(line.events.rank, ranks))
-        _, place = np.unique(line.step[rows] * width + line.place[rows], return_inverse=True)
+        _, place = np.unique(line.step[rows] * width + kind[rows], return_inverse=True)
         counts = np.bincount(place)
         for values in (work, overlap):
             values[rows] = (np.bincount(place, values[rows]) / counts)[place]
     return replace(costs, work=work, overlap=overlap)
+
+
+def _kinds(replay: Replay) -> NDArray[np.int64]:
+    """Places of the program; computing of one name is of one kind."""
+    line = replay.timeline
+    computing = np.flatnonzero(line.events.tie == COMPUTING)
+    kinds: NDArray[np.int64] = line.place.copy()
+    _, first, name = np.unique(line.events.op[computing].astype(str), return_index=True, return_inverse=True)
+    kinds[computing] = line.place[computing[first]][name]
+    return kinds
 
 
 def balanced(replay: Replay, costs: Costs, groups: Iterable[tuple[int, ...]]) -> Costs:

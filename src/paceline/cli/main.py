@@ -17,6 +17,7 @@ from paceline.errors import PacelineError
 
 COMMANDS = (
     "diagnose",
+    "breakdown",
     "what-if",
     "compare",
     "serve",
@@ -45,7 +46,7 @@ COMMANDS = (
 )
 """Each is the function, or the Typer of subcommands, of that name in the module of that name."""
 
-_READ_ONLY = frozenset({"diagnose", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb"})
+_READ_ONLY = frozenset({"diagnose", "breakdown", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb"})
 PASS_ON = {
     "launch": {"ignore_unknown_options": True, "allow_interspersed_args": False},
     "run-profiled": {"ignore_unknown_options": True, "allow_interspersed_args": False},

@@ -201,14 +201,22 @@ class Batch:
 
 
 def new_batch(tree: Tree, directory: Path, scratch: Path, *, threads: int | None = None) -> Batch:
-    connection = duckdb.connect()
+    settings: dict[str, str | int | bool] = {"preserve_insertion_order": False}
     if threads:
-        connection.execute(f"SET threads = {threads}")
-    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
-    connection.execute(f"SET temp_directory = '{_literal(scratch)}'")
-    connection.execute("SET preserve_insertion_order = false")
+        settings["threads"] = threads
+    return Batch(tree.root, connected(spill=scratch, **settings), directory)
+
+
+def connected(*, spill: Path, **settings: str | int | bool) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB within our bounds; `spill` is the directory for what outgrows them."""
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY_LIMIT,
+        "temp_directory": str(spill),
+        **settings,
+    }
+    connection = duckdb.connect(config=config)
     connection.execute("SET enable_progress_bar = false")  # it would write into our output
-    return Batch(tree.root, connection, directory)
+    return connection
 
 
 def explain(error: BaseException) -> str:

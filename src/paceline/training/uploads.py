@@ -24,12 +24,12 @@ _SHOWN = 20
 class Patience:
     """How long to try; tests shorten it."""
 
-    round: float = 60.0
-    """Seconds one round keeps trying a store that does not answer."""
+    round: float = 15.0
+    """Seconds one round keeps trying a store that does not answer; then it is said."""
     longest_round: float = 6 * 3600.0
     pause: float = 5.0
     """Before the next try after a round that failed; doubled up to `longest_pause`."""
-    longest_pause: float = 120.0
+    longest_pause: float = 60.0
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ groups that run the same collective are compared instead.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,11 @@ from paceline.analysis.link_classes import SlowLink, has_links, slow_by_class
 SLOW = 0.8
 """A slow link reaches at most this share of its class."""
 FEW_BYTES = 1_000_000
+"""A step's traffic below this says nothing about bandwidth."""
 LONG_NS = 200_000
 """Where sizes are unknown, what takes less is taken for latency."""
-"""A step's traffic below this says nothing about bandwidth."""
+MUCH_MORE = 4.0
+"""No stage has so many times the parameters of another, embedding included."""
 PERSISTENT = 0.6
 
 
@@ -83,7 +86,22 @@ def _slow_groups(case: Case) -> list[Finding]:
         # Where no size was recorded, the place in the program says that it is the same.
         alike = round(np.log2(size) * 4) if size >= 0 else -1 - int(case.line.place[row])
         kinds[op, len(ranks), alike * 10 + min(span, 2)][ranks].append(instance)
-    return [finding for groups in kinds.values() for finding in _slow_of_kind(case, groups)]
+    slow = [found for groups in kinds.values() for found in _slow_of_kind(case, groups)]
+    by_ranks: dict[tuple[int, ...], list[_Slow]] = defaultdict(list)
+    for found in slow:
+        by_ranks[found.ranks].append(found)
+    return [_group_finding(case, kinds_of_it) for kinds_of_it in by_ranks.values()]
+
+
+@dataclass(frozen=True)
+class _Slow:
+    """Transfers of one kind in one group that take longer than elsewhere; times in ns."""
+
+    ranks: tuple[int, ...]
+    """Places."""
+    instances: NDArray[np.int64]
+    typical: float
+    reference: float
 
 
 def _members(case: Case) -> list[tuple[int, ...]]:
@@ -93,7 +111,7 @@ def _members(case: Case) -> list[tuple[int, ...]]:
     return [tuple(sorted(part.tolist())) for part in np.split(events.rank[order], splits)]
 
 
-def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[Finding]:
+def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[_Slow]:
     if len(groups) < 3:
         return []
     transfer = case.line.events.transfer
@@ -104,34 +122,40 @@ def _slow_of_kind(case: Case, groups: dict[tuple[int, ...], list[int]]) -> list[
     slow = [ranks for ranks, time in typical.items() if reference and time > reference * max(1.25, 1 + 6 * noise)]
     if not slow or len(slow) > max(1, len(groups) // 3):
         return []
-    sized = bool((_payload(case, np.array(groups[slow[0]])) >= 0).all())
-    if not sized:
-        # A stage may simply move more; only a group of the same stages that does not proves otherwise.
+    if not _sized(case, groups[slow[0]]):
+        # A stage may move more; that a group of the same stages does not proves otherwise, or that nobody moves so much more.
         usual = {_stages_of(case, ranks) for ranks in groups if ranks not in slow}
-        slow = [ranks for ranks in slow if _stages_of(case, ranks) in usual]
-    findings = []
-    for ranks in slow:
-        instances = np.array(groups[ranks], dtype=np.int64)
-        size = float(np.median(_payload(case, instances)))
-        named = case.ranks_of(list(ranks))
-        ring = list(zip(named, (*named[1:], named[0]), strict=True))[: 1 if len(named) == 2 else None]
-        hosts = {place.rank: place.host for place in case.places}
-        crossing = [(a, b) for a, b in ring if hosts.get(a) != hosts.get(b)] or ring
-        findings.append(
-            Finding(
-                id="slow-link",
-                subject=Subject(
-                    ranks=named, links=tuple(Link(a, b, "") for a, b in crossing), hosts=case.hosts_of(list(ranks))
-                ),
-                gain=case.gain(faster_transfers(case.replay.costs, instances, reference / typical[ranks])),
-                confidence=0.8,
-                amount=f"{size / typical[ranks]:.1f} GB/s" if sized else f"{typical[ranks] / 1e6:.2f} ms",
-                detail=f"{size / reference:.1f} GB/s" if sized else f"{reference / 1e6:.2f} ms",
-                evidence=(Evidence("transfer", round(typical[ranks] / 1e6, 3), round(reference / 1e6, 3), "ms"),),
-                at_least="low",
-            )
-        )
-    return findings
+        slow = [ranks for ranks in slow if _stages_of(case, ranks) in usual or typical[ranks] > MUCH_MORE * reference]
+    return [_Slow(ranks, np.array(groups[ranks], dtype=np.int64), typical[ranks], reference) for ranks in slow]
+
+
+def _group_finding(case: Case, found: list[_Slow]) -> Finding:
+    """All kinds of transfers that are slow in a group have one cause."""
+    costs = case.replay.costs
+    for kind in found:
+        costs = faster_transfers(costs, kind.instances, kind.reference / kind.typical)
+    worst = max(found, key=lambda kind: len(kind.instances) * (kind.typical - kind.reference))
+    sized = _sized(case, worst.instances.tolist())
+    size = float(np.median(_payload(case, worst.instances)))
+    named, hosts = case.ranks_of(list(worst.ranks)), {place.rank: place.host for place in case.places}
+    ring = list(zip(named, (*named[1:], named[0]), strict=True))[: 1 if len(named) == 2 else None]
+    crossing = [(a, b) for a, b in ring if hosts.get(a) != hosts.get(b)] or ring
+    return Finding(
+        id="slow-link",
+        subject=Subject(
+            ranks=named, links=tuple(Link(a, b, "") for a, b in crossing), hosts=case.hosts_of(list(worst.ranks))
+        ),
+        gain=case.gain(costs),
+        confidence=0.8,
+        amount=f"{size / worst.typical:.1f} GB/s" if sized else f"{worst.typical / 1e6:.2f} ms",
+        detail=f"{size / worst.reference:.1f} GB/s" if sized else f"{worst.reference / 1e6:.2f} ms",
+        evidence=(Evidence("transfer", round(worst.typical / 1e6, 3), round(worst.reference / 1e6, 3), "ms"),),
+        at_least="low",
+    )
+
+
+def _sized(case: Case, instances: list[int]) -> bool:
+    return bool((_payload(case, np.array(instances, dtype=np.int64)) >= 0).all())
 
 
 def _stages_of(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:

@@ -7,14 +7,21 @@ import numpy as np
 from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Gain, Subject
 from paceline.analysis.fixes import balanced, scale_own
+from paceline.analysis.pace import pace
 from paceline.analysis.peers import nan_median
 
 UNEVEN = 1.06
 """The slowest stage needs this much more than the mean stage."""
+ALIKE = 0.6
+"""Stages with this share of the worst one's surplus are named beside it."""
 BUBBLE = 0.3
 """Idle share of an even pipeline, (p - 1) / (m + p - 1), that is worth changing."""
 SLOWER = 1.04
 """Kernels of the same shapes take this much longer on a slow host."""
+SAME_PROGRAM = 0.8
+"""… or of the same names, where no shapes are known and this share of the time goes to kernels that are run as often."""
+MOSTLY = 0.5
+"""The share of what a stage takes longer that slow kernels must explain."""
 SMALLER = 4
 """The advice: this many times as many micro-batches, each as much smaller."""
 
@@ -28,21 +35,22 @@ def stage_imbalance(case: Case) -> list[Finding]:
     worst = max(typical, key=lambda stage: typical[stage])
     if typical[worst] < UNEVEN * mean:
         return []
-    ranks = stages[worst]
-    host = _same_program_other_host(case, stages, worst)
+    heavy = _as_heavy(typical, mean, worst)
+    ranks = tuple(place for stage in heavy for place in stages[stage])
+    host = _slow_host(case, stages[worst], typical[worst] / _least(typical) - 1)
     if host:
-        return [_slow_host(case, host, ranks, typical, worst)]
+        return [host]
     return [
         Finding(
             id="stage-imbalance",
-            subject=Subject(ranks=case.ranks_of(list(ranks)), stages=(worst,)),
+            subject=Subject(ranks=case.ranks_of(list(ranks)), stages=heavy),
             gain=case.gain(balanced(case.replay, case.replay.costs, list(stages.values()))),
             confidence=0.95 if typical[worst] > 1.15 * mean else 0.85,
             amount=f"{100 * (typical[worst] / mean - 1):.0f} %",
             evidence=(
                 *(Evidence(f"own time of stage {s}", round(t / 1e6, 3), round(mean / 1e6, 3), "ms")
                   for s, t in sorted(typical.items())),
-                _if_like_the_others(case, ranks, typical, worst),
+                _if_like_the_others(case, stages, heavy, typical),
             ),
         )
     ]  # fmt: skip
@@ -102,60 +110,57 @@ def _typical(case: Case, stages: dict[int, tuple[int, ...]]) -> dict[int, float]
     }
 
 
-def _same_program_other_host(case: Case, stages: dict[int, tuple[int, ...]], worst: int) -> str | None:
-    """The host of a slow stage that takes longer for the same work, kernels of equal shapes: then it is slow, not the split."""
-    hosts = case.hosts_of(list(stages[worst]))
-    if len(hosts) != 1:
+def _slow_host(case: Case, worst: tuple[int, ...], more: float) -> Finding | None:
+    """The host of a slow stage, if it takes longer for the same work: then it is slow, not the split uneven.
+
+    `more` is how much longer the stage takes than the others, as a share. Ranks of the host that record no kernels are taken
+    to be as the others are.
+    """
+    hosts = case.hosts_of(list(worst))
+    places = [i for i, place in enumerate(case.places) if place.host == hosts[0]] if len(hosts) == 1 else []
+    others = [i for i in range(len(case.places)) if i not in places]
+    if not places or not others:
         return None
-    others = [ranks for stage, ranks in stages.items() if stage != worst]
-    if any(hosts[0] in case.hosts_of(list(ranks)) for ranks in others):
+    compared = pace(case.run, case.ranks_of(places), case.ranks_of(others))
+    if compared is None or compared.slower < SLOWER or not (compared.shapes or compared.same >= SAME_PROGRAM):
         return None
-    mine = _kernel_speed(case, stages[worst])
-    theirs = [speed for ranks in others if (speed := _kernel_speed(case, ranks))]
-    if not mine or not theirs:
+    if compared.slower - 1 < MOSTLY * more or compared.bigger - 1 > (1 - MOSTLY) * more:
         return None
-    # Without shapes nothing tells a slow card from more work in each kernel: the advice names the host as a possibility.
-    shared = {(kind, shapes) for kind, shapes in set(mine).intersection(*theirs) if shapes}
-    ratios = [mine[kind] / float(np.median([speed[kind] for speed in theirs])) for kind in shared]
-    return hosts[0] if ratios and float(np.median(ratios)) > SLOWER else None
-
-
-def _kernel_speed(case: Case, places: tuple[int, ...]) -> dict[tuple[str, str], float]:
-    """Median duration of each kind of kernel (type and shapes, where recorded) on these ranks."""
-    ranks = ", ".join(str(case.places[place].rank) for place in places)
-    rows = case.rows(
-        f"""
-        SELECT type, coalesce(input_shapes, ''), median(duration) FROM kernels
-        WHERE rank IN ({ranks}) AND type IS NOT NULL AND core IS DISTINCT FROM 'COMMUNICATION' GROUP BY ALL
-        """
-    )
-    return {(kind, shapes): float(duration) for kind, shapes, duration in rows if duration}
-
-
-def _slow_host(case: Case, host: str, ranks: tuple[int, ...], typical: dict[int, float], worst: int) -> Finding:
-    usual = _usual(typical, worst)
+    factors = np.ones(case.line.known.shape)
+    factors[places] = 1 / compared.slower
     return Finding(
         id="slow-host",
-        subject=Subject(ranks=case.ranks_of(list(ranks)), hosts=(host,)),
-        gain=_gain_like_the_others(case, ranks, typical, worst),
-        confidence=0.9,
-        amount=f"{100 * (typical[worst] / usual - 1):.0f} %",
-        evidence=(Evidence("own time a step", round(typical[worst] / 1e6, 3), round(usual / 1e6, 3), "ms"),),
+        subject=Subject(ranks=case.ranks_of(places), hosts=hosts),
+        gain=case.gain(scale_own(case.replay, case.replay.costs, factors)),
+        confidence=0.9 if compared.shapes else 0.85,
+        amount=f"{100 * (compared.slower - 1):.0f} %",
+        evidence=(
+            Evidence("the same kernels, time here", round(100 * compared.slower, 1), 100.0, "%"),
+            Evidence("work a step at equal speed", round(100 * compared.bigger, 1), 100.0, "%"),
+        ),
     )
 
 
-def _if_like_the_others(case: Case, ranks: tuple[int, ...], typical: dict[int, float], worst: int) -> Evidence:
+def _as_heavy(typical: dict[int, float], mean: float, worst: int) -> tuple[int, ...]:
+    """Stages that have about as much too much as the worst one."""
+    least = max(UNEVEN * mean, mean + ALIKE * (typical[worst] - mean))
+    return tuple(sorted(stage for stage, time in typical.items() if time >= least))
+
+
+def _if_like_the_others(
+    case: Case, stages: dict[int, tuple[int, ...]], heavy: tuple[int, ...], typical: dict[int, float]
+) -> Evidence:
     """What faster cards would give, beside what another split gives."""
-    gain = _gain_like_the_others(case, ranks, typical, worst)
-    fixed, now = round(gain.step_ms_fixed, 3), round(gain.step_ms_now, 3)
-    return Evidence(f"step if stage {worst} took as long as the others", fixed, now, "ms")
-
-
-def _gain_like_the_others(case: Case, ranks: tuple[int, ...], typical: dict[int, float], worst: int) -> Gain:
+    usual = float(np.median([time for stage, time in typical.items() if stage not in heavy]))
     factors = np.ones(case.line.known.shape)
-    factors[list(ranks)] = _usual(typical, worst) / typical[worst]
-    return case.gain(scale_own(case.replay, case.replay.costs, factors))
+    for stage in heavy:
+        factors[list(stages[stage])] = usual / typical[stage]
+    gain = case.gain(scale_own(case.replay, case.replay.costs, factors))
+    fixed, now = round(gain.step_ms_fixed, 3), round(gain.step_ms_now, 3)
+    named = ", ".join(map(str, heavy))
+    return Evidence(f"step if stage {named} took as long as the others", fixed, now, "ms")
 
 
-def _usual(typical: dict[int, float], worst: int) -> float:
-    return float(np.median([time for stage, time in typical.items() if stage != worst]))
+def _least(typical: dict[int, float]) -> float:
+    """Own time of the stages in the faster half."""
+    return float(np.median(sorted(typical.values())[: (len(typical) + 1) // 2]))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
+from numpy.typing import NDArray
 
 from paceline.advice.case import Case, Floats
-from paceline.advice.finding import Evidence, Finding, Gain, Subject
+from paceline.advice.finding import Evidence, Finding, Subject
 from paceline.advice.rules.communication import gradient_groups
+from paceline.advice.rules.one_off import one_off, one_off_transfers
 from paceline.analysis.events import PEER_TO_PEER
-from paceline.analysis.fixes import evened, like_peers, steadied
+from paceline.analysis.fixes import evened, like_peers, scale_own, steadied
 from paceline.analysis.peers import nan_median
+from paceline.analysis.replay import Costs
 
-STALL = 0.15
+STALL = 0.08
 """One step of one rank this much longer than its peers' and than its own other steps."""
 SPREAD = 0.04
 """Typical distance of the slowest from the median rank, step by step, that is worth a name."""
@@ -20,59 +25,73 @@ SHARED = 0.5
 
 
 def unsteady(case: Case) -> list[Finding]:
-    stalls = _stalls(case)
-    if stalls:
-        return stalls
-    return _uneven(case)
+    return _stalls(case) or one_off_transfers(case) + _uneven(case)
 
 
 def _stalls(case: Case) -> list[Finding]:
-    relative = case.excess.relative
-    if relative.shape[1] < 2:
+    if case.own.shape[1] < 2:
         return []
-    own_usual = nan_median(case.own)[:, None]
+    over = _over_others(case)
+    noise = max(
+        case.excess.noise, 1.4826 * float(np.nanmedian(np.abs(over))) if (~np.isnan(over)).any() else 0.0, 0.003
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
-        unusual = case.own / own_usual - 1
-    noise = max(case.excess.noise, 0.003)
-    peak = (relative > max(STALL, 10 * noise)) & (unusual > max(STALL, 10 * noise))
-    rows, columns = np.nonzero(peak)
-    # A habit is not a one-off, and what happens to many ranks in many steps is no stall of one.
-    if (
-        not len(rows)
-        or len(set(columns.tolist())) > max(1, relative.shape[1] // 3)
-        or len(rows) > max(2, relative.shape[0] // 4)
-    ):
+        unusual = case.own / _undisturbed(case.own)[:, None] - 1
+        peak = (over > max(STALL, 10 * noise)) & (unusual > max(STALL, 3 * noise)) & ~_longer_everywhere(case, over)
+    peak[case.excess.habitual()] = False
+    steps_of = {int(row): np.flatnonzero(peak[row]).tolist() for row in np.flatnonzero(peak.any(axis=1))}
+    # What happens to many ranks in many steps is no pause of one of them.
+    many_ranks, many_steps = len(steps_of) > max(1, len(peak) // 8), int(peak.any(axis=0).sum()) > peak.shape[1] // 3
+    if len(steps_of) > max(2, len(peak) // 4) or (many_ranks and many_steps):
         return []
-    findings = []
-    for column in sorted(set(columns.tolist())):
-        places = [int(row) for row in rows[columns == column]]
-        fixed = case.replay.run(like_peers(case.replay, case.replay.costs, places, case.excess, steps=[column]))
-        lost = float(case.replay.base.step_times[column] - fixed.step_times[column]) / 1e6
-        now = float(case.replay.base.step_times[column]) / 1e6
-        mean = float(np.mean(case.replay.base.step_times)) / 1e6
-        if lost < 0.02 * case.step_ms:
-            continue  # nobody waited for it
-        findings.append(
-            Finding(
-                id="one-off-stall",
-                subject=Subject(
-                    ranks=case.ranks_of(places), hosts=case.hosts_of(places), steps=(int(case.line.steps[column]),)
-                ),
-                gain=Gain(mean, mean - lost / len(case.line.steps)),
-                confidence=0.95,
-                chronic=False,
-                amount=f"{lost:.0f} ms",
-                detail=f"step {int(case.line.steps[column])}",
-                evidence=(Evidence("step time", round(now, 3), round(case.step_ms, 3), "ms"),),
-                at_least="medium",
-            )
-        )
-    return findings
+    places_of: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for place, columns in steps_of.items():
+        places_of[tuple(columns)].append(place)
+    return [finding for steps, places in places_of.items() if (finding := _stall(case, tuple(places), list(steps)))]
+
+
+def _over_others(case: Case) -> Floats:
+    """Own time over the median of the other peers in that step, minus 1, ranks × steps."""
+    result = np.full(case.own.shape, np.nan)
+    for ranks in case.classes:
+        for place in ranks if len(ranks) > 1 else ():
+            others = nan_median(case.own[[rank for rank in ranks if rank != place]].T)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                result[place] = case.own[place] / others - 1
+    return result
+
+
+def _undisturbed(own: Floats) -> Floats:
+    """Own time of each rank in its better steps."""
+    return np.array([np.nanquantile(row, 0.25) if (~np.isnan(row)).any() else np.nan for row in own])
+
+
+def _stall(case: Case, places: tuple[int, ...], columns: list[int]) -> Finding | None:
+    """These ranks stood still in these steps; None where nobody waited for them."""
+    costs = like_peers(case.replay, case.replay.costs, places, case.excess, steps=columns)
+    lost = (case.replay.base.step_times - case.replay.run(costs).step_times)[columns] / 1e6
+    told = [column for column, time in zip(columns, lost, strict=True) if time >= 0.02 * case.step_ms]
+    if not told:
+        return None
+    return one_off(case, list(places), told, float(lost.sum()), at_least="medium")
+
+
+def _longer_everywhere(case: Case, over: Floats) -> NDArray[np.bool_]:
+    """Ranks × steps with both parts of the step longer than the peers': more work, not a pause.
+
+    Where a replica is several ranks, more work would show on all of them: nothing needs to be told from its parts.
+    """
+    if _of_one_replica(case):
+        return np.zeros(case.own.shape, dtype=np.bool_)
+    first, second = _parts(case)
+    centred = [_centred_among(case, part) for part in (first, second)]
+    with np.errstate(invalid="ignore"):
+        return np.asarray((centred[0] > 0.5 * over) & (centred[1] > 0.5 * over))
 
 
 def _uneven(case: Case) -> list[Finding]:
     """The slowest rank is another one in every step."""
-    if case.excess.habitual() or case.own.shape[1] < 2:
+    if case.own.shape[1] < 2:
         return []
     centred = _centred(case)
     if np.isnan(centred).all():
@@ -83,10 +102,7 @@ def _uneven(case: Case) -> list[Finding]:
         return []
     shared = _shared_by_replicas(case, centred)
     dealt = shared > SHARED
-    if dealt:
-        fixed = evened(case.replay, case.replay.costs, case.classes)
-    else:
-        fixed = steadied(case.replay, case.replay.costs, case.classes, quantile=0.5)
+    fixed = _dealt_evenly(case) if dealt else steadied(case.replay, case.replay.costs, case.classes, quantile=0.5)
     gain = case.gain(fixed)
     places = sorted(
         np.argsort(-np.max(np.nan_to_num(centred, nan=-1.0), axis=1))[: max(1, len(case.places) // 4)].tolist()
@@ -106,9 +122,24 @@ def _uneven(case: Case) -> list[Finding]:
     ]
 
 
+def _dealt_evenly(case: Case) -> Costs:
+    """The same work for all; who is slow by habit stays as slow."""
+    slower = np.ones(case.own.shape)
+    slow = case.excess.habitual()
+    slower[slow] += case.excess.usual[slow][:, None]
+    equal = scale_own(case.replay, case.replay.costs, 1 / slower)
+    return scale_own(case.replay, evened(case.replay, equal, case.classes), slower)
+
+
 def _centred(case: Case) -> Floats:
-    """Own time, waiting for input left out, over the mean of the peers: dealt evenly, everybody would have the mean."""
-    return _centred_among(case, case.own - np.nan_to_num(case.matrix("coalesce(data_wait, preparing)")))
+    """Own time, waiting for input left out, over the mean of the peers: dealt evenly, everybody would have the mean.
+
+    Ranks that are slow by habit count as they would be without it.
+    """
+    slow = case.excess.habitual()
+    own = case.own.copy()
+    own[slow] /= 1 + case.excess.usual[slow][:, None]
+    return _centred_among(case, own - np.nan_to_num(case.matrix("coalesce(data_wait, preparing)")))
 
 
 def _centred_among(case: Case, values: Floats) -> Floats:
@@ -165,14 +196,30 @@ def _talking(case: Case) -> list[tuple[int, int]]:
 
 
 def _shared_by_parts(case: Case) -> float:
-    """Correlation, over ranks and steps, of what the first and the second part of a step need more than the peers' mean."""
+    """Correlation, over ranks and steps, of what two parts of a step need more than the peers' mean."""
+    first, second = _parts(case)
+    parts = [_centred_among(case, part).ravel() for part in (first, second)]
+    known = ~np.isnan(parts[0]) & ~np.isnan(parts[1])
+    x, y = parts[0][known], parts[1][known]
+    return float(np.corrcoef(x, y)[0, 1]) if len(x) > 3 and np.std(x) > 0 and np.std(y) > 0 else 0.0
+
+
+def _parts(case: Case) -> tuple[Floats, Floats]:
+    """Own time of each step in two parts: forward and backward where they are recorded, else around the first event."""
     line, events = case.line, case.line.events
+    passes = [np.flatnonzero(events.op == f"{name}-compute") for name in ("forward", "backward")]
+    if all(len(rows) for rows in passes):
+        return _summed(case, passes[0]), _summed(case, passes[1])
     first = np.full(case.own.shape, np.nan)
     rows = np.flatnonzero(~line.is_end)[::-1]
     begin = np.concatenate([np.zeros((len(case.own), 1)), np.cumsum(case.own, axis=1)[:, :-1]], axis=1)
     first[events.rank[rows], line.step[rows]] = line.own[rows]
     first -= begin
-    parts = [_centred_among(case, part).ravel() for part in (first, case.own - first)]
-    known = ~np.isnan(parts[0]) & ~np.isnan(parts[1])
-    x, y = parts[0][known], parts[1][known]
-    return float(np.corrcoef(x, y)[0, 1]) if len(x) > 3 and np.std(x) > 0 and np.std(y) > 0 else 0.0
+    return first, case.own - first
+
+
+def _summed(case: Case, rows: NDArray[np.int64]) -> Floats:
+    """Computing of these rows, ranks × steps."""
+    result = np.zeros(case.own.shape)
+    np.add.at(result, (case.line.events.rank[rows], case.line.step[rows]), case.line.overlap[rows])
+    return result

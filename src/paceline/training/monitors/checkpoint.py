@@ -21,10 +21,10 @@ Scalars = dict[str, int | float]
 
 
 class CheckpointMonitor(Monitor):
-    """Every `save_checkpoint_steps` steps and at the end.
+    """Every `save_checkpoint_steps` steps (or `save_checkpoint_seconds` seconds) and at the end.
 
-    With async_save the loop only waits for a copy in memory. If the disk is slower than that, every second save is
-    left out (then three of four, …): at steps all ranks agree on, so that some step is always complete everywhere.
+    With async_save the loop only waits for a copy in memory. If the disk is slower than that, saves are left out at
+    steps all ranks agree on, so that some step is always complete everywhere.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class CheckpointMonitor(Monitor):
         prefix: str = "CKP",
         directory: str | Path | None = None,
         *,
-        save_checkpoint_steps: int = 1,
+        save_checkpoint_steps: int | None = None,
         save_checkpoint_seconds: int = 0,
         keep_checkpoint_max: int = 5,
         async_save: bool | str = False,
@@ -49,7 +49,9 @@ class CheckpointMonitor(Monitor):
         outputs: OutputTree | None = None,
         ranks: Ranks | None = None,
     ) -> None:
-        if save_checkpoint_steps <= 0 and save_checkpoint_seconds <= 0:
+        by_clock = not save_checkpoint_steps and save_checkpoint_seconds > 0
+        steps = 1 if save_checkpoint_steps is None else save_checkpoint_steps
+        if steps <= 0 and not by_clock:
             raise UsageError("CheckpointMonitor: save_checkpoint_steps (or _seconds) must be at least 1")
         if "/" in prefix or not prefix:
             raise UsageError(f"CheckpointMonitor: prefix {prefix!r} cannot be part of a file's name")
@@ -57,7 +59,9 @@ class CheckpointMonitor(Monitor):
             raise UsageError(
                 f"CheckpointMonitor: checkpoint_format {checkpoint_format!r}", hint="known: ckpt, safetensors"
             )
-        self._prefix, self._steps, self._seconds = prefix, save_checkpoint_steps, save_checkpoint_seconds
+        if save_checkpoint_seconds > 0 and not by_clock:
+            log.warning("CheckpointMonitor: save_checkpoint_steps is given: save_checkpoint_seconds has no effect")
+        self._prefix, self._steps, self._seconds = prefix, 0 if by_clock else steps, save_checkpoint_seconds
         self._keep, self._async, self._format = keep_checkpoint_max, bool(async_save), checkpoint_format
         self._network, self._trainable, self._optimizer = save_network_params, save_trainable_params, save_optimizer
         self._legacy, self._on_exception = use_legacy_format, exception_save
@@ -67,9 +71,7 @@ class CheckpointMonitor(Monitor):
         self._place = Path(directory).absolute() if directory else None
         self._ranks = ranks
         self._background = Background("paceline-checkpoint")
-        self._spread = 1
-        """Saves are this many times rarer than asked for."""
-        self._last_step, self._last_time = 0, 0.0
+        self._prepared = False
         self._saved, self._took = -1, 0.0
         self._told = Told(None, "checkpoint-monitor")
 
@@ -78,14 +80,13 @@ class CheckpointMonitor(Monitor):
     def train_begin(self, state: TrainingState) -> None:
         from paceline.training.iterations import IterationSaver
         from paceline.training.saver import RankSaver
+        from paceline.training.saving_times import EverySeconds, EverySteps, SavingTimes
         from paceline.training.snapshot import Snapshot
 
         ranks = self._ranks or replace(Ranks.from_environment(), rank=state.rank, world_size=state.world_size)
-        if self._steps <= 0 and ranks.world_size > 1:
-            raise UsageError(
-                f"CheckpointMonitor: {ranks.world_size} ranks cannot agree on a step by their clocks",
-                hint="give save_checkpoint_steps instead of save_checkpoint_seconds",
-            )
+        self._times: SavingTimes = (
+            EverySteps(self._steps, state.step) if self._steps else EverySeconds(self._seconds, state)
+        )
         self._told = Told(self._outputs.log(ranks.rank), "checkpoint-monitor")
         self._snapshot = Snapshot()
         self._rank_saver = RankSaver(self._directory(ranks.rank), self._prefix, ranks, self._format, self._keep)
@@ -95,21 +96,12 @@ class CheckpointMonitor(Monitor):
             self._rank_saver.begin(state.step)
         else:
             self._iterations.begin(state.step, attempt)
-        self._last_step, self._last_time = state.step, monotonic()
 
     def step_end(self, state: TrainingState) -> None:
-        if not self._is_due(state):
-            return
-        if self._background.busy:
-            self._spread *= 2
-            log.warning(
-                "the disk takes longer for a checkpoint than %d steps do; saving every %d steps from now on",
-                self._steps * self._spread // 2, self._steps * self._spread,
-            )  # fmt: skip
-            return
-        if self._spread > 1 and self._took * 4 < monotonic() - self._last_time:
-            self._spread //= 2
-        self._save(state, beside=self._async)
+        if self._times.is_due(state.step, busy=self._background.busy, took=self._took):
+            self._save(state, beside=self._async)
+        elif self._async and not self._prepared:
+            self._prepare(state)
 
     def train_end(self, state: TrainingState) -> None:
         self._background.wait()
@@ -129,11 +121,10 @@ class CheckpointMonitor(Monitor):
 
     # -- saving ------------------------------------------------------------------------------------------------------
 
-    def _is_due(self, state: TrainingState) -> bool:
-        if self._steps <= 0:
-            return monotonic() - self._last_time >= self._seconds
-        spacing = self._steps * self._spread
-        return state.step // spacing > self._last_step // spacing
+    def _prepare(self, state: TrainingState) -> None:
+        """After the first step, when the optimizer's state is there too."""
+        self._prepared = True
+        self._snapshot.prepare({**state.weights(), **(state.optimizer_state() if self._optimizer else {})})
 
     def _save(self, state: TrainingState, *, beside: bool) -> None:
         from paceline.training.saver import Moment
@@ -152,7 +143,6 @@ class CheckpointMonitor(Monitor):
             self._told.failed(problem, consequence="this checkpoint is left out, training goes on")
             return
         common, trainable = self._scalars(state), {name for name in values if state.trainable(name)}
-        self._last_step, self._last_time = state.step, monotonic()
         network = set(weights)
 
         def work() -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from paceline.errors import UsageError
 from paceline.training.runner.config import IGNORED, Config, Section
-from paceline.training.runner.yaml_file import KeyPath, YamlFile
+from paceline.yaml_file import Spot, YamlFile
 
 _log = logging.getLogger("paceline")
 
@@ -44,7 +44,7 @@ _ERROR_PATH = re.compile(r" - at `\$(.*)`$")
 
 @dataclass(frozen=True)
 class Override:
-    path: KeyPath
+    path: Spot
     text: str
     argument: str
     """As the user wrote it."""
@@ -100,7 +100,7 @@ def _values(words: list[str]) -> list[str]:
     return found
 
 
-def _path(name: str) -> KeyPath:
+def _path(name: str) -> Spot:
     plain = name.replace("-", "_")
     return tuple(DOCUMENTED.get(plain, plain).split("."))
 
@@ -108,21 +108,21 @@ def _path(name: str) -> KeyPath:
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-def _check_keys(values: Any, kind: type[Section], above: KeyPath, file: YamlFile) -> None:
+def _check_keys(values: Any, kind: type[Section], above: Spot, file: YamlFile) -> None:
     known = _fields(kind)
     for name, value in values.items() if isinstance(values, dict) else ():
         path = (*above, str(name))
         if name not in known:
             if not above and name in IGNORED:
-                _log.warning("%s: %s is not used here", file.at(path), name)
+                _log.warning("%s: %s is not used here", file.where(*path), name)
                 continue
-            raise UsageError(f"{file.at(path)}: unknown key {'.'.join(path)}", hint=_nearest(path, known))
+            raise UsageError(f"{file.where(*path)}: unknown key {'.'.join(path)}", hint=_nearest(path, known))
         section = known[name]
         if section is not None and value is not None:
             _check_keys(value, section, path, file)
 
 
-def _check_path(path: KeyPath, word: str) -> None:
+def _check_path(path: Spot, word: str) -> None:
     kind: type[Section] | None = Config
     for depth, name in enumerate(path):
         if kind is None:
@@ -133,7 +133,7 @@ def _check_path(path: KeyPath, word: str) -> None:
         kind = known[name]
 
 
-def _nearest(path: KeyPath, known: dict[str, type[Section] | None]) -> str:
+def _nearest(path: Spot, known: dict[str, type[Section] | None]) -> str:
     """By its last part; among equals, what is in the same section."""
     above = ".".join(path[:-1]) + "." if path[:-1] else ""
     candidates = {key.rpartition(".")[2]: key for key in _all_keys(Config, "")} | DOCUMENTED
@@ -190,7 +190,7 @@ def _index(items: list[Any], name: str, override: Override) -> int:
     return int(name)
 
 
-def _is_free(path: KeyPath) -> bool:
+def _is_free(path: Spot) -> bool:
     """No type is known for it: what it looks like is what it is."""
     kind: type[Section] | None = Config
     for name in path:
@@ -223,10 +223,10 @@ def _explained(error: msgspec.ValidationError, file: YamlFile, overrides: Sequen
     for override in overrides:
         if override.path[: len(path)] == path or path[: len(override.path)] == override.path:
             return UsageError(f"{override.argument}: {key}: {what} ({override.text!r})")
-    return UsageError(f"{file.at(path)}: {key}: {what}")
+    return UsageError(f"{file.where(*path)}: {key}: {what}")
 
 
-def _choices(path: KeyPath) -> str:
+def _choices(path: Spot) -> str:
     """Of a key that takes one of a few words."""
     kind: type[Section] | None = Config
     for name in path:
