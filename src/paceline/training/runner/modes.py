@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -78,13 +78,22 @@ def make_learner(config: Config, shape: ModelShape) -> Learner:
     own = str(config.model.arch.get("type", ""))
     if ":" in own:
         return _own_learner(own, shape, adam, config.seed)
-    if config.framework == "mindspore":
+    try:
+        return _reference(config.framework)(shape, adam, config.seed)
+    except ModuleNotFoundError as error:
+        if error.name != config.framework:
+            raise
+        raise UsageError(f"{error.name} is not installed", hint=f"pip install {error.name}, or --framework") from error
+
+
+def _reference(framework: str) -> Callable[[ModelShape, Optimizer, int], Learner]:
+    if framework == "mindspore":
         from paceline.training.reference.gpt2_mindspore import MindSporeLearner
 
-        return MindSporeLearner(shape, adam, config.seed)
+        return MindSporeLearner
     from paceline.training.reference.gpt2_torch import TorchLearner
 
-    return TorchLearner(shape, adam, config.seed)
+    return TorchLearner
 
 
 def _own_learner(where: str, shape: ModelShape, optimizer: Optimizer, seed: int) -> Learner:
