@@ -1,7 +1,7 @@
 """Huawei's SDK made ready, and what its servers' answers mean for a transfer.
 
 Traps of the SDK, seen: `ssl_verify=True` loads no certificates and never checks host names, so it gets a context of ours;
-`max_retry_count` sleeps on its own, so it is off; what it makes of a listing takes four times as long as reading it
+`max_retry_count` sleeps on its own, so it is off; what it makes of a listing takes several times as long as reading it
 (obs_page.py).
 """
 

@@ -1,7 +1,7 @@
 """A page of a bucket's listing, read for what a transfer needs.
 
-The SDK makes three objects with checked attributes and a local time of every entry: 5,000 take 0.2 s of a download
-that takes three. Its own reader is replaced by this one; all else of the request stays the SDK's.
+The SDK makes three objects with checked attributes and a local time of every entry: 5,000 take 0.14 CPU s,
+here 0.03 to 0.07. Its own reader is replaced by this one; all else of the request stays the SDK's.
 """
 
 from __future__ import annotations
