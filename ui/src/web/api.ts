@@ -114,13 +114,18 @@ function useAsked<T>(url: string | null, ask: (url: string, signal: AbortSignal)
 export const useJson = <T>(url: string | null): Asked<T> => useAsked<T>(url, getJson);
 export const useColumns = (url: string | null): Asked<BinaryTable> => useAsked(url, getColumns);
 
-/** Asks again and again while `wanted` says so. */
-export function usePolling(tick: () => void, milliseconds: number, wanted: boolean): void {
+/** Asks again and again while `wanted` says so; never before the last answer has come, however slow the server is. */
+export function usePolling(tick: () => Promise<void>, milliseconds: number, wanted: boolean): void {
   const latest = useRef(tick);
   latest.current = tick;
   useEffect(() => {
     if (!wanted) return undefined;
-    const timer = setInterval(() => { if (!document.hidden) latest.current(); }, milliseconds);
+    let asking = false;
+    const timer = setInterval(() => {
+      if (document.hidden || asking) return;
+      asking = true;
+      void latest.current().finally(() => { asking = false; });
+    }, milliseconds);
     return () => clearInterval(timer);
   }, [milliseconds, wanted]);
 }

@@ -67,9 +67,9 @@ export function Compare() {
 function useOpening(runs: string[]): (RunInfo | null)[] {
   const [states, setStates] = useState<Record<string, RunInfo>>({});
   const language = useLanguage();
-  const ask = (): void => {
-    for (const run of runs) {
-      if (["ready", "failed"].includes(states[run]?.state.phase ?? "")) continue;
+  const ask = async (): Promise<void> => {
+    const open = runs.filter((run) => !["ready", "failed"].includes(states[run]?.state.phase ?? ""));
+    await Promise.all(open.map((run) =>
       post<RunInfo>(address(`runs/${encodeURIComponent(run)}/open`, { lang: language })).then(
         (value) => setStates((old) => ({ ...old, [run]: value })),
         (error: unknown) => {
@@ -77,10 +77,9 @@ function useOpening(runs: string[]): (RunInfo | null)[] {
           const state = { phase: "failed", done: 0, total: 0, message: error.message, hint: error.hint } as const;
           setStates((old) => ({ ...old, [run]: { id: run, name: run, state } as unknown as RunInfo }));
         },
-      );
-    }
+      )));
   };
-  useEffect(ask, [runs.join(" ")]);
+  useEffect(() => { void ask(); }, [runs.join(" ")]);
   usePolling(ask, 500, runs.some((run) => !["ready", "failed"].includes(states[run]?.state.phase ?? "")));
   return runs.map((run) => states[run] ?? null);
 }

@@ -42,7 +42,7 @@ export function RunPages({ run, page, rest, switches }: RunPagesProps) {
   const open = (again = false): void => { post<RunInfo>(address(`${path}/open`, { lang: language, again: again ? "true" : null })).then(keep, tell); };
   useEffect(() => open(), [run]);
   const ready = info?.state.phase === "ready";
-  usePolling(() => { getJson<RunInfo>(address(path, { lang: language })).then(keep, tell); }, ready ? 6000 : 400, info?.state.phase !== "failed" && problem?.status !== 404);
+  usePolling(() => getJson<RunInfo>(address(path, { lang: language })).then(keep, tell), ready ? 6000 : 400, info?.state.phase !== "failed" && problem?.status !== 404);
   const finding = Number(place.query.get("finding") ?? 1) - 1;
   const name = info ? (info.name === "." ? w("runs.itself") : info.name.split("/").at(-1)!) : run;
   useEffect(() => { document.title = `${name} · Paceline`; }, [name]);

@@ -1,5 +1,5 @@
 // All runs below the served directory: newest first, searched, with how far each one is.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Empty } from "../../components/Section";
 import { bytes, count, duration, percent } from "../../format/numbers";
 import { useText, type Key } from "../../i18n/text";
@@ -21,13 +21,14 @@ export function Runs() {
   const [problem, setProblem] = useState<Problem | null>(null);
   const offset = (Math.max(1, Number(page) || 1) - 1) * PAGE;
   const url = address("runs", { q: search, offset, limit: PAGE, lang: language });
-  const load = (): void => {
-    getJson<RunList>(url).then(
-      (value) => { setList(value); setProblem(null); },
-      (error: unknown) => { if (error instanceof Problem) setProblem(error); },
-    );
-  };
-  useEffect(load, [url]);
+  const latest = useRef(url);
+  latest.current = url;
+  // Answers may overtake each other while somebody types: only the one to the last question counts.
+  const load = (): Promise<void> => getJson<RunList>(url).then(
+    (value) => { if (latest.current === url) { setList(value); setProblem(null); } },
+    (error: unknown) => { if (latest.current === url && error instanceof Problem) setProblem(error); },
+  );
+  useEffect(() => { void load(); }, [url]);
   const working = list?.scanning || list?.runs.some((run) => ["queued", "reading", "examining"].includes(run.state.phase));
   usePolling(load, working ? 700 : 5000, true);
   return (

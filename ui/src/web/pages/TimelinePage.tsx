@@ -20,8 +20,8 @@ export function TimelinePage({ run }: { run: string }) {
   const path = `runs/${encodeURIComponent(run)}/timeline`;
   const [state, setState] = useState<Progress | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
-  const ask = (): void => { post<Progress>(address(`${path}/open`)).then(setState, (error: unknown) => { if (error instanceof Problem) setProblem(error); }); };
-  useEffect(ask, [run]);
+  const ask = (): Promise<void> => post<Progress>(address(`${path}/open`)).then(setState, (error: unknown) => { if (error instanceof Problem) setProblem(error); });
+  useEffect(() => { void ask(); }, [run]);
   usePolling(ask, 300, state?.phase !== "ready" && state?.phase !== "failed" && !problem);
   const asked = useColumns(state?.phase === "ready" ? address(path) : null);
   return (
