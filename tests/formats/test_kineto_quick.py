@@ -130,6 +130,20 @@ def test_pieces_hold_every_event_once(
     assert len(pieces) > 10 if size == 200 else len(pieces) >= 1
 
 
+def test_a_large_trace_of_another_order_is_not_read_in_one_piece(tmp_path: Path) -> None:
+    events = [{"name": f"kernel {n}", "ph": "X"} for n in range(100)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(events))
+    [piece] = event_pieces(path, size=200)
+    assert msgspec.json.decode(piece) == events
+    packed = tmp_path / "trace.json.gz"
+    packed.write_bytes(
+        b"".join(gzip.compress(part.encode()) for part in (path.read_text()[:500], path.read_text()[500:]))
+    )
+    with pytest.raises(FormatError, match="one piece"):
+        list(event_pieces(packed, size=200, most=1000))
+
+
 def test_a_file_without_events_is_said(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"a": 1}')
     with pytest.raises(FormatError, match="traceEvents"):

@@ -204,11 +204,11 @@ def _members(path: Path) -> Iterator[bytes]:
             raise EOFError("it ends in the middle")
 
 
-def event_pieces(path: Path, *, size: int = _PIECE) -> Iterator[bytes]:
+def event_pieces(path: Path, *, size: int = _PIECE, most: int = _MAX_EVENT) -> Iterator[bytes]:
     """The events of a trace as JSON lists of about so many bytes each.
 
     Cut where an event begins with its phase, as torch writes them: no string holds `{"ph"`, whose quotes would be escaped
-    there. A trace that is written otherwise comes in one piece.
+    there. A trace that is written otherwise comes in one piece, if it is no larger than `most`.
     """
     blocks = unpacked(path) if _is_gzip(path) else _blocks(path)
     held, is_list = _after_bracket(blocks, path)
@@ -217,6 +217,8 @@ def event_pieces(path: Path, *, size: int = _PIECE) -> Iterator[bytes]:
         if len(held) >= size and (cut := _last_opening(held)):
             yield b"[" + held[:cut].rstrip(b" \t\r\n,") + b"]"
             held = held[cut:]
+        if len(held) > most:
+            raise FormatError("events do not begin with their phase: too large to be read in one piece", file=path)
     end = len(held) if is_list else _end_of_array(held, 0)
     if end is None:
         raise FormatError("is cut off: the list of events does not end", file=path)

@@ -47,6 +47,10 @@ class Warning:
         return ": ".join(text for text in (who, where, self.message) if text)
 
 
+class CannotWrite(PacelineError):
+    """The store's disk is full or gone: no section is to blame, and none counts as read."""
+
+
 @dataclass(frozen=True)
 class Written:
     """A Parquet file of a table's rows; unit None: rows of the whole batch."""
@@ -163,6 +167,10 @@ class Batch:
             if rows:
                 os.replace(temporary, self.directory / name)
                 self._written.append(Written(name, table, rows, unit))
+        except duckdb.IOException as error:
+            if temporary.name not in str(error):
+                raise  # the source's fault
+            raise CannotWrite(f"{self.directory}: cannot be written ({explain(error)})") from error
         finally:
             temporary.unlink(missing_ok=True)
         return rows

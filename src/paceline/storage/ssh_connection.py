@@ -77,6 +77,8 @@ class Connection:
                 self.close()
                 raise TransientError(f"{self._where}: connection lost") from error
             raise
+        except UnicodeEncodeError as error:
+            raise StorageError(f"{self._where}: a name there is not UTF-8", hint="rename it") from error
         except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError) as error:
             self.close()
             raise TransientError(f"{self._where}: {error or type(error).__name__}") from error
