@@ -15,8 +15,10 @@ from profiles import GROUP_HASH, write_rank
 import paceline
 from paceline.errors import PacelineError, UsageError
 from paceline.run import index
+from paceline.run.index import _culprit
 from paceline.run.run import Run
 from paceline.run.store import READ_VERSION
+from paceline.storage.tree import File
 
 
 @pytest.fixture
@@ -252,3 +254,11 @@ def test_what_cannot_be_looked_at_is_said_and_the_rest_is_read(source: Path) -> 
     with opened(source) as run:
         assert len(run.table("steps").fetchall()) == 4
         assert [str(warning) for warning in run.warnings if "loop" in str(warning)]
+
+
+def test_an_unreadable_file_among_several_of_a_section_is_named() -> None:
+    files = [File(name, Path("/run") / name, 1, 1) for name in ("a.csv", "b.csv")]
+    denied = PermissionError(13, "Permission denied", "/run/b.csv")
+    assert _culprit(denied, files) == Path("/run/b.csv")
+    assert _culprit(ValueError("x"), files) is None
+    assert _culprit(ValueError("x"), files[:1]) == Path("/run/a.csv")

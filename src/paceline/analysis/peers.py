@@ -107,7 +107,8 @@ def excess_over_peers(values: Floats, classes: tuple[tuple[int, ...], ...]) -> E
         lower = order[: max(1, (len(order) + 1) // 2)]
         if lower:
             reference[rows] = nan_median(values[lower].T)[None, :]
-            healthy.append(values[lower] / reference[lower] - 1)
+            with np.errstate(invalid="ignore", divide="ignore"):  # a rank without work of its own
+                healthy.append(values[lower] / reference[lower] - 1)
             chance[rows] = _chances(values[rows], values[lower])
             swings.append(_swing(values, reference, [row for row in rows if lower != [row]]))
     with np.errstate(invalid="ignore", divide="ignore"):

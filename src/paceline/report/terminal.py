@@ -63,16 +63,17 @@ def print_diagnosis(
         console.print(f"  [dim]{_word('more', language, n=len(diagnosis.findings) - len(shown))}[/]\n")
     if shares:
         _print_shares(console, shares, language)
-    warnings = diagnosis.run["warnings"]
+    warnings = list(dict.fromkeys(map(str, diagnosis.run["warnings"])))  # a file may fail several tables
     for warning in warnings[:_MOST_WARNINGS]:
-        console.print(f"  [yellow]![/] {_plain(str(warning))}", soft_wrap=True)
+        console.print(f"  [yellow]![/] {_plain(warning)}", soft_wrap=True)
     if len(warnings) > _MOST_WARNINGS:
         console.print(f"  [yellow]![/] {_word('warned', language, n=len(warnings) - _MOST_WARNINGS)}", soft_wrap=True)
 
 
 def _head(run: Mapping[str, Any], language: str) -> str:
     counts = {"rank": run["ranks"], "host": run["hosts"], "one step": len(run["steps"])}
-    parts = [_word(key, language, n=n) + ("s" if language != "zh" and n != 1 else "") for key, n in counts.items()]
+    known = {key: n for key, n in counts.items() if n}
+    parts = [_word(key, language, n=n) + ("s" if language != "zh" and n != 1 else "") for key, n in known.items()]
     if run["step_ms"]["median"] is not None:
         parts.append(_word("median", language, ms=run["step_ms"]["median"]))
     if run.get("mfu") is not None:

@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from paceline.run.engines.processes import Processes
 from paceline.run.places import Source, Target
 from paceline.run.rooted import freeze, thaw
 from paceline.run.store import DataFile, Store, StoredWarning, Unit
-from paceline.storage.tree import Tree
+from paceline.storage.tree import File, Tree
 
 BATCH_BYTES = 192 << 20
 BATCH_SECTIONS = 512
@@ -240,6 +240,12 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
+def _culprit(error: Exception, files: Sequence[File]) -> Path | None:
+    """Which file of a section failed, if anything tells."""
+    named = files[0].path if len(files) == 1 else getattr(error, "filename", None)
+    return next((file.path for file in files if str(file.path) == str(named)), None)
+
+
 def read_batch(batch: list[Job], tree: Tree, data: Path) -> Outcome:
     """Read the sections of one batch into Parquet files of their own.
 
@@ -258,8 +264,7 @@ def read_batch(batch: list[Job], tree: Tree, data: Path) -> Outcome:
             except Exception as error:  # one bad section, whatever is wrong with it, never hides the others
                 if os.environ.get("PACELINE_DEBUG"):
                     raise
-                files = job.section.files
-                sink.roll_back(error, files[0].path if len(files) == 1 else None)
+                sink.roll_back(error, _culprit(error, job.section.files))
             warnings = tuple(StoredWarning(w.rank, w.file, w.message, w.line) for w in sink.warnings)
             units[job.key] = Unit(job.number, job.fingerprint, job.rank, tuple(sorted(job.tables)), warnings)
         written = sink.write()
