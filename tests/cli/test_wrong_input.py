@@ -132,3 +132,8 @@ def run(*words: object) -> Result:
     from paceline.cli.main import application
 
     return CliRunner().invoke(application(), [str(word) for word in words], catch_exceptions=False)
+
+
+def test_what_is_not_installed_is_told_with_how_to_install_it(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncssh", None)
+    assert "pip install 'paceline[storage]'" in said("collect", "--host", "127.0.0.1", "--path", "/x", "-o", "out")

@@ -127,6 +127,16 @@ def test_sections_of_mindformers_files_that_mean_nothing_here_are_passed_over(
     assert "run.yaml:1: trainer is not used here" in caplog.text
 
 
+def test_what_a_mindformers_file_asks_for_in_vain_is_said_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "context:\n  device_target: Ascend\noptimizer:\n  type: SGD\nrunner_config:\n  sink_mode: False\n"
+    _config("--parallel.parallel_mode", "1", text=text, directory=tmp_path)
+    assert [record.getMessage().partition("run.yaml")[2] for record in caplog.records] == [
+        ": no effect here: context.device_target, optimizer.type, parallel.parallel_mode"
+    ]
+
+
 def test_a_missing_config_names_those_that_come_along() -> None:
     with pytest.raises(UsageError) as error:
         find_config(Path("no.yaml"))

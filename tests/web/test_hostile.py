@@ -16,6 +16,7 @@ from paceline.advice.present import as_json
 from paceline.report.data import report_data
 from paceline.report.html import write_html
 from paceline.run.run import Run
+from paceline.web.paging import Column, PagedTable, csv_lines
 from web.browsing import watched
 from web.servers import Serve, Server
 
@@ -79,6 +80,13 @@ def test_no_cell_of_an_export_is_a_formula(hostile: Server) -> None:
     cells = [cell for row in csv.reader(io.StringIO(answer.text)) for cell in row]
     assert f"'{FORMULA}" in cells
     assert not any(cell.startswith(("=", "@", "+", "\t")) for cell in cells)
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
+def test_whatever_a_spreadsheet_takes_for_a_formula_is_made_a_text(start: str) -> None:
+    table = PagedTable("names", "", (Column("name"),), lambda _: "SELECT $q::VARCHAR AS name", ("q",), "name")
+    lines = "".join(csv_lines(duckdb.connect(), table, {"q": f"{start}1+1"}, "name"))
+    assert list(csv.reader(io.StringIO(lines, newline="")))[1] == [f"'{start}1+1"]
 
 
 def test_the_report_of_such_a_run_does_not_run_them(browser: Browser, hostile: Server, tmp_path: Path) -> None:

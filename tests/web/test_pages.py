@@ -307,6 +307,18 @@ def test_what_is_not_there_is_said(browser: Browser, server: Server) -> None:
     page.close()
 
 
+def test_odd_addresses_lead_somewhere(browser: Browser, server: Server) -> None:
+    page = browser.new_page()
+    run = server.ready("llama-16")
+    page.goto(f"{server.url}/runs/{run}/steps?page=99")
+    expect(page.locator("[data-table=step-trace] .pager")).to_contain_text("1–16 of 16")
+    page.goto(f"{server.url}/runs/100%/overview")
+    expect(page.locator(".trouble")).to_contain_text("Not found")
+    page.locator(".trouble").get_by_role("link", name="All runs").click()
+    expect(page.locator("tbody tr").first).to_be_visible()
+    page.close()
+
+
 def test_every_control_is_reached_by_keyboard(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/runs/{server.ready('llama-16')}/steps")
     drawn(page, "#own canvas")

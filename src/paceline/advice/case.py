@@ -20,6 +20,9 @@ from paceline.run.run import Run
 
 Floats = NDArray[np.float64]
 
+INPUT_WAIT = "coalesce(data_wait, least(preparing, free))"
+"""ns of waiting for input, in `steps`: a host that runs ahead prepares a step while the card still works on another one."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -62,8 +65,17 @@ class Case:
 
     @cached_property
     def own(self) -> Floats:
-        """Own time, ns: what a rank spends on itself, waiting left out."""
-        return self.line.own_time()
+        """Own time, ns: what a rank spends on itself, waiting left out.
+
+        Where the device recorded what communication nothing covered, it is the rest of the step; else what the main line
+        tells, which may take a wait inside a message that was posted early for work.
+        """
+        own, recorded = self.line.own_time(), self.matrix("(duration - exposed)")
+        for ranks in self.classes:
+            rows = list(ranks)
+            if not np.isnan(recorded[rows][self.line.known[rows]]).any():
+                own[rows] = recorded[rows]
+        return own
 
     @cached_property
     def classes(self) -> tuple[tuple[int, ...], ...]:

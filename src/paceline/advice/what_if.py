@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from paceline.advice.case import Case
+from paceline.advice.case import INPUT_WAIT, Case
 from paceline.analysis.fixes import balanced, faster_transfers, like_peers, sooner
 from paceline.analysis.replay import Costs
 from paceline.errors import UsageError
@@ -30,7 +30,7 @@ def apply_fix(case: Case, costs: Costs, text: str) -> Costs:
         shared = np.flatnonzero(case.line.events.members > 1)
         return faster_transfers(costs, shared, 0.0)
     if text == "input":
-        wait = np.nan_to_num(case.matrix("coalesce(data_wait, preparing)"))
+        wait = np.nan_to_num(case.matrix(INPUT_WAIT))
         return sooner(case.replay, costs, wait)
     raise UsageError(f"--fix {text}: not a fix", hint=f"possible: {_POSSIBLE}")
 

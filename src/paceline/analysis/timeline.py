@@ -271,8 +271,9 @@ class _Lines:
                     break
                 self.overlap[row] = min(hidden, int(self.events.end[row] - self.events.start[row]))
                 hidden -= int(self.overlap[row])
-            if streams.issuperset(self.events.tie[inside].tolist()):
-                self._queue(inside)
+            for stream in (self._run_of_sums(inside, tie) for tie in streams):
+                if len(stream):
+                    self._queue(stream)
 
     def _lone_streams(self) -> set[object]:
         """Groups that sum gradients during backward with no other event to show it: much of it is hidden.
@@ -282,15 +283,31 @@ class _Lines:
         shares: dict[object, dict[int, float]] = defaultdict(dict)
         for rank, rows in self._by_rank():
             inside = rows[~self.is_end[rows]]
-            ties = set(self.events.tie[inside].tolist())
-            if len(ties) != 1 or self.beside[inside].any() or not SUMS.issuperset(self.events.op[inside].tolist()):
+            if self.beside[inside].any():
                 continue
-            best = shares[ties.pop()]
             for column in np.unique(self.step[inside]).tolist():
                 here = inside[self.step[inside] == column]
-                duration = int((self.events.end[here] - self.events.start[here]).sum())
-                best[column] = max(best.get(column, 0.0), self._hidden(rank, column, here) / max(1, duration))
+                for tie in set(self.events.tie[here].tolist()):
+                    stream = self._run_of_sums(here, tie)
+                    duration = int((self.events.end[stream] - self.events.start[stream]).sum())
+                    if duration:
+                        share = self._hidden(rank, column, here) / duration
+                        shares[tie][column] = max(shares[tie].get(column, 0.0), share)
         return {tie for tie, best in shares.items() if float(np.median(list(best.values()))) >= ALONE_HIDDEN}
+
+    def _run_of_sums(self, rows: Ints, tie: object) -> Ints:
+        """The sums of a group among these rows of a step, if nothing else is communicated from the first to the last.
+
+        Other collectives of the step must not outweigh them: what computing covers may then be theirs.
+        """
+        sums = np.flatnonzero((self.events.tie[rows] == tie) & np.isin(self.events.op[rows].astype(str), list(SUMS)))
+        if not len(sums) or sums[-1] - sums[0] + 1 != len(sums):
+            return rows[:0]
+        if len(sums) < len(rows):
+            time = self.events.end[rows] - self.events.start[rows]
+            if len(sums) < 2 or 2 * int(time[sums].sum()) < int(time.sum()):
+                return rows[:0]
+        return rows[sums]
 
     def _queue(self, rows: Ints) -> None:
         """A stream of its own: one after the other, beside the main line."""
@@ -381,15 +398,25 @@ class _Lines:
                     self.work[row] = min(int(self.work[row]), self._usual_work(row, anchors, reached))
                 continue
             for place, work in anchors.items():
-                anchor = rows_of.get((rank, step, place), -1) if place >= 0 else -1
-                if anchor >= 0 and self._free(anchor) <= self.events.start[row] + INSIDE_NS:
+                anchor = self._anchor_at(row, rows_of, place)
+                if anchor >= 0:
                     self.anchor[row] = anchor
-                    self.work[row] = max(0, min(work, int(self.events.start[row]) - self._free(anchor)))
+                    usual = int(work * self._pace[rank, step])
+                    self.work[row] = max(0, min(usual, int(self.events.start[row]) - self._free(anchor)))
                     break
             else:  # queued on every rank: issued no earlier than the one before it
                 self.anchor[row], self.work[row] = self.anchor[before], self.work[before]
         self._sum_own()
         self._match_recorded_split()
+
+    def _anchor_at(self, row: int, rows_of: dict[tuple[int, int, int], int], place: int) -> int:
+        """The event at this place of the program that had ended when the row began: in its step, or the end of the one before."""
+        rank, step = int(self.events.rank[row]), int(self.step[row])
+        for number in (step, step - 1):
+            anchor = rows_of.get((rank, number, place), -1)
+            if anchor >= 0 and self._free(anchor) <= self.events.start[row] + INSIDE_NS:
+                return anchor if number == step or self.is_end[anchor] else -1
+        return -1
 
     def _rows_of(self, codes: Ints) -> dict[tuple[int, int, int], int]:
         """Main-line rows by (rank, step, place)."""
@@ -410,13 +437,22 @@ class _Lines:
         pairs, first, pair, counts = np.unique(
             codes[rows] * width + before + 1, return_index=True, return_inverse=True, return_counts=True
         )
-        least = np.full(len(pairs), 2**62)
-        np.minimum.at(least, pair, self.work[rows])
+        least = np.full(len(pairs), np.inf)
+        np.minimum.at(least, pair, self.work[rows] / self._pace[self.events.rank[rows], self.step[rows]])
         issued: dict[int, dict[int, int]] = defaultdict(dict)
         for number in np.lexsort((first, -counts)).tolist():
             place, previous = divmod(int(pairs[number]), width)
             issued[place][previous - 1] = int(least[number])
         return issued
+
+    @cached_property
+    def _pace(self) -> Floats:
+        """Recorded own time over its median, ranks × steps: who is slower issues as much later; 1 where it is unknown."""
+        own = self.bounds.duration - self.bounds.exposed
+        known = own[~np.isnan(own)]
+        usual = float(np.median(known)) if len(known) else 0.0
+        pace: Floats = np.where(np.isnan(own) | (own <= 0) | (usual <= 0), 1.0, own / (usual or 1.0))
+        return pace
 
     def _reached(self, codes: Ints) -> Floats:
         """The least own time, since the first collective of the step, with which any rank reached each place."""

@@ -75,6 +75,8 @@ def history(
     known = recall(store, name=name)
     for warning in known.warnings:
         typer.echo(f"paceline: {warning}", err=True)
+    if name is not None and not known.results:
+        raise UsageError(f"{name}: nothing of that name was benchmarked here", hint="paceline bench history lists all")
     write(json_file, msgspec.json.encode(known.results).decode() + "\n")
     page = history_page(known.results, "zh" if is_chinese(lang) else "en")
     show(page, markdown_file, html_file, silent=json_file == STDOUT)

@@ -50,7 +50,8 @@ def simulate(
         layers=layers, micro_batches=micro_batches, seed=seed, detail_ranks=detail_ranks, clock_skew=clock_skew,
         declare_groups=declare_groups,
     )  # fmt: skip
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("writing ranks", total=spec.world)
         simulator.simulate(
             out, spec, fault or [], layout, progress=lambda done, total: bar.update(task, completed=done, total=total)

@@ -27,7 +27,7 @@ def what_if(
 ) -> None:
     """Replay the run with faults mended and print the new step time; several fixes add up, in the order given.
 
-    Example:  paceline what-if runs/llama-16 --fix rank:5 --fix link:3-4
+    Example:  paceline what-if runs/llama-16 --fix rank:5 --fix link:3-5
     """
     with opened(source, store, workers, engine) as run:
         case = Case(run)
@@ -36,7 +36,7 @@ def what_if(
         for text in fix or []:
             costs = apply_fix(case, costs, text)
             gains.append((text, case.gain(costs)))
-        residual = 100 * case.replay.residual
+        residual = round(100 * case.replay.residual, 2) + 0.0  # no minus before nothing
         if as_json:
             fixes = [{"fix": text, "step_ms": gain.step_ms_fixed, "percent": gain.percent} for text, gain in gains]
             typer.echo(json.dumps({"schema": SCHEMA, "step_ms": case.step_ms, "replayed_ms": unchanged.step_ms_fixed,

@@ -15,7 +15,7 @@ from paceline.storage.store import Item, StorageError, Store
 Rename = Callable[[str], str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Move:
     """One file to move; `present` is what lies at the target now."""
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 from paceline.errors import PacelineError
 from paceline.training.background import Background
@@ -136,7 +136,7 @@ class Uploader:
             if until - monotonic() <= pause:
                 return left
             log.warning("not everything is at %s yet (%s); trying again", self.url, left[0].reason)
-            _sleep(pause)
+            sleep(pause)
             pause = min(pause * 2, 30.0)
 
 
@@ -170,7 +170,3 @@ def _leftovers(trip: Trip) -> list[Leftover]:
         files = [path for path in Path(move.source).rglob("*") if path.is_file()] or [Path(move.source)]
         found += [Leftover(str(path), trip.complaint) for path in files[:100]]
     return found
-
-
-def _sleep(seconds: float) -> None:
-    threading.Event().wait(seconds)

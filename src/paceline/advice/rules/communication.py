@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Subject
+from paceline.analysis.events import PEER_TO_PEER
 from paceline.analysis.fixes import faster_transfers
 
 SMALL_SHARE = 0.5
@@ -102,16 +103,18 @@ def contention(case: Case) -> list[Finding]:
     rows_of: dict[str, list[int]] = defaultdict(list)
     for row in large.tolist():
         rows_of[str(events.tie[row])].append(row)
-    rates: dict[str, tuple[list[float], list[tuple[float, str]]]] = defaultdict(lambda: ([], []))
+    # A single message has to start and to stop: it is not held against a ring that is kept busy.
+    rates: dict[tuple[str, bool], tuple[list[float], list[tuple[float, str]]]] = defaultdict(lambda: ([], []))
     for group, transport, rate in _link_rates(case):
         if rows := rows_of.get(group):
+            kind = transport, str(events.op[rows[0]]) in PEER_TO_PEER
             aside = float(np.mean(beside[rows]))
             if aside >= MOSTLY:
-                rates[transport][1].append((rate, group))
+                rates[kind][1].append((rate, group))
             elif aside <= 0.5:
-                rates[transport][0].append(rate)
+                rates[kind][0].append(rate)
     findings = []
-    for transport, (apart, computing) in rates.items():
+    for (transport, _), (apart, computing) in rates.items():
         if apart and computing:
             alone = float(np.median(apart))
             slow = {group for rate, group in computing if rate < CONTENTION * alone}

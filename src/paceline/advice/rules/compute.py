@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.advice.case import Case
+from paceline.advice.case import INPUT_WAIT, Case
 from paceline.advice.finding import Evidence, Finding, Subject
 from paceline.analysis.fixes import like_peers
 from paceline.analysis.peers import nan_median
@@ -30,6 +30,8 @@ class Culprit:
     reason: str
     detail: str = ""
     operators: tuple[str, ...] = ()
+    slower: float = 0.0
+    """How much longer the operator takes than on the peers, as a share."""
 
 
 def slow_computing(case: Case) -> list[Finding]:
@@ -68,9 +70,9 @@ def _explain(case: Case, place: int) -> Culprit:
     frequency = _frequency(case, place)
     if frequency:
         return Culprit(place, "frequency-drop", frequency)
-    operators = _operators(case, place)
-    if operators:
-        return Culprit(place, "slow-operator", operators=operators)
+    operator = _operator(case, place)
+    if operator:
+        return Culprit(place, "slow-operator", operators=(operator[0],), slower=operator[1])
     kind = _outside_computing(case, place)
     return Culprit(place, kind or "slow-rank")
 
@@ -86,8 +88,8 @@ def _frequency(case: Case, place: int) -> str:
     return f"{mine:,.0f}/{float(np.median(others)):,.0f} MHz"
 
 
-def _operators(case: Case, place: int) -> tuple[str, ...]:
-    """Operator types that hold most of the excess and are slower per execution than on the peers."""
+def _operator(case: Case, place: int) -> tuple[str, float] | None:
+    """The operator type that holds most of the excess, and by what share it is slower than on the peers."""
     peers = next(ranks for ranks in case.classes if place in ranks)
     ranks = ", ".join(str(case.places[peer].rank) for peer in peers)
     rows = case.rows(
@@ -102,25 +104,27 @@ def _operators(case: Case, place: int) -> tuple[str, ...]:
         """
     )
     total = sum(max(0.0, float(more)) for _, more, _ in rows)
-    slower = [(kind, float(more)) for kind, more, ratio in rows if float(ratio) > 1.05 and more > 0]
-    if not total or len(slower) > max(1, len(rows) // 4):
-        return ()
-    slower.sort(key=lambda entry: -entry[1])
-    return (slower[0][0],) if slower and slower[0][1] >= OPERATOR_SHARE * total else ()
+    slower = [
+        (float(more), str(kind), float(ratio) - 1) for kind, more, ratio in rows if float(ratio) > 1.05 and more > 0
+    ]
+    if not total or not slower or len(slower) > max(1, len(rows) // 4):
+        return None
+    more, kind, share = max(slower)
+    return (kind, share) if more >= OPERATOR_SHARE * total else None
 
 
 def _outside_computing(case: Case, place: int) -> str:
     """host-bound or input-bound when the excess is not in computing."""
-    free, data = case.matrix("free"), case.matrix("coalesce(data_wait, preparing)")
+    free, data = case.matrix("free"), case.matrix(INPUT_WAIT)
     peers = [peer for peer in next(ranks for ranks in case.classes if place in ranks) if peer != place]
-    if np.isnan(free[place]).all() or not peers:
+    if not peers:
         return ""
-    more_own = nan_median(case.own)[place] - np.nanmedian(nan_median(case.own)[peers])
-    more_free = nan_median(free)[place] - np.nanmedian(nan_median(free)[peers])
-    if more_free < 0.6 * more_own:
-        return ""
-    more_data = nan_median(data)[place] - np.nanmedian(nan_median(data)[peers])
-    return "input-bound" if more_data >= 0.6 * more_own else "host-bound"
+    more_own, more_free, more_data = (
+        nan_median(values)[place] - float(np.median(nan_median(values)[peers])) for values in (case.own, free, data)
+    )
+    if more_data >= 0.6 * more_own:
+        return "input-bound"
+    return "host-bound" if more_free >= 0.6 * more_own else ""  # nan, where it is unknown, is not
 
 
 def _rank_finding(case: Case, culprits: list[Culprit]) -> Finding:
@@ -132,15 +136,18 @@ def _rank_finding(case: Case, culprits: list[Culprit]) -> Finding:
         subject=Subject(ranks=case.ranks_of(places), hosts=case.hosts_of(places), operators=culprits[0].operators),
         gain=case.gain(like_peers(case.replay, case.replay.costs, places, case.excess)),
         confidence=_confidence(case, places),
-        amount=_amount(case, reason, amount, places),
+        amount=_amount(case, culprits, amount),
         detail=detail,
         evidence=_evidence(case, places),
         at_least="low",  # slower than its peers, even if others hide it today
     )
 
 
-def _amount(case: Case, reason: str, frequency: str, places: list[int]) -> str:
+def _amount(case: Case, culprits: list[Culprit], frequency: str) -> str:
     """A frequency, a share of the step for what is waited for, else how much slower than the peers."""
+    reason, places = culprits[0].reason, [culprit.place for culprit in culprits]
+    if reason == "slow-operator":
+        return f"{100 * max(culprit.slower for culprit in culprits):.0f} %"
     if reason == "frequency-drop":
         return f"{frequency} MHz"
     if reason in ("input-bound", "host-bound"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from paceline.advice.case import Case
+from paceline.advice.case import INPUT_WAIT, Case
 from paceline.advice.finding import Evidence, Finding, Subject
 from paceline.analysis.fixes import less_own, sooner
 from paceline.analysis.peers import nan_median
@@ -20,7 +20,7 @@ USUAL_START = 0.005
 
 def input_bound(case: Case) -> list[Finding]:
     """Most ranks wait for their batch before they begin."""
-    wait = case.matrix("coalesce(data_wait, preparing)")
+    wait = case.matrix(INPUT_WAIT)
     share = nan_median(wait / (case.step_ms * 1e6)) if case.step_ms else np.zeros(0)
     share = share[~np.isnan(share)]
     if not len(share) or float(np.quantile(share, MOST)) < INPUT_SHARE:
@@ -44,7 +44,7 @@ def input_bound(case: Case) -> list[Finding]:
 def host_bound(case: Case) -> list[Finding]:
     """Most ranks idle between kernels, waiting neither for input nor for others."""
     free = case.matrix("free")
-    begin = np.nan_to_num(case.matrix("coalesce(data_wait, preparing)"))
+    begin = np.nan_to_num(case.matrix(INPUT_WAIT))
     gaps = np.maximum(0, free - begin)
     share = nan_median(gaps / (case.step_ms * 1e6)) if case.step_ms else np.zeros(0)
     share = share[~np.isnan(share)]

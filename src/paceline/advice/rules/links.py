@@ -9,7 +9,7 @@ groups that run the same collective are compared instead.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,20 @@ def slow_links(case: Case) -> list[Finding]:
         link = Link(found.src, found.dst, found.transport)
         if link not in worst or found.rate / found.reference < worst[link].rate / worst[link].reference:
             worst[link] = found
-    return [_finding(case, link, found) for link, found in worst.items()]
+    return _both_ways([_finding(case, link, found) for link, found in worst.items()])
+
+
+def _both_ways(findings: list[Finding]) -> list[Finding]:
+    """One cable, one finding: that of the worse direction, with both links."""
+    cables: dict[tuple[frozenset[int], str], Finding] = {}
+    for finding in sorted(findings, key=lambda one: -one.gain.percent):
+        (link,) = finding.subject.links
+        cable = frozenset((link.src, link.dst)), link.transport
+        worse = cables.get(cable)
+        cables[cable] = finding if worse is None else replace(
+            worse, subject=replace(worse.subject, links=(*worse.subject.links, link))
+        )  # fmt: skip
+    return list(cables.values())
 
 
 def _finding(case: Case, link: Link, traffic: SlowLink) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from paceline.advice.case import Case
+from paceline.advice.case import INPUT_WAIT, Case
 from paceline.advice.finding import Evidence, Finding, Subject
 from paceline.analysis.fixes import less_own
 
@@ -20,7 +20,7 @@ def memory_pressure(case: Case) -> list[Finding]:
     full = [(rank, peak / capacity) for rank, peak, capacity in rows if capacity and peak / capacity >= FULL]
     if not full:
         return []
-    free = case.matrix("free") - np.nan_to_num(case.matrix("coalesce(data_wait, preparing)"))
+    free = case.matrix("free") - np.nan_to_num(case.matrix(INPUT_WAIT))
     calls = case.rows("SELECT count(*) FROM host_calls WHERE lower(name) LIKE '%malloc%' OR lower(name) LIKE '%free%'")
     less = np.maximum(0, np.nan_to_num(free) - 0.015 * case.step_ms * 1e6) if calls[0][0] else np.zeros(free.shape)
     ranks = {rank for rank, _ in full}

@@ -124,6 +124,10 @@ def _slow_host(case: Case, worst: tuple[int, ...], more: float) -> Finding | Non
     compared = pace(case.run, case.ranks_of(places), case.ranks_of(others))
     if compared is None or compared.slower < SLOWER or not (compared.shapes or compared.same >= SAME_PROGRAM):
         return None
+    stages = {int(case.stages[place]) for place in places}
+    parts = [[place for place in places if case.stages[place] == stage] for stage in stages if len(stages) > 1]
+    if any(not _is_slower(case, part, others) for part in parts):
+        return None  # one of its stages, not the host
     if compared.slower - 1 < MOSTLY * more or compared.bigger - 1 > (1 - MOSTLY) * more:
         return None
     factors = np.ones(case.line.known.shape)
@@ -139,6 +143,12 @@ def _slow_host(case: Case, worst: tuple[int, ...], more: float) -> Finding | Non
             Evidence("work a step at equal speed", round(100 * compared.bigger, 1), 100.0, "%"),
         ),
     )
+
+
+def _is_slower(case: Case, places: list[int], others: list[int]) -> bool:
+    """Whether the same kernels take longer here; ranks that record none are not held against the others."""
+    compared = pace(case.run, case.ranks_of(places), case.ranks_of(others))
+    return compared is None or compared.slower >= SLOWER
 
 
 def _as_heavy(typical: dict[int, float], mean: float, worst: int) -> tuple[int, ...]:

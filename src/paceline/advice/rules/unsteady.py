@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.advice.case import Case, Floats
+from paceline.advice.case import INPUT_WAIT, Case, Floats
 from paceline.advice.finding import Evidence, Finding, Subject
 from paceline.advice.rules.communication import gradient_groups
 from paceline.advice.rules.one_off import one_off, one_off_transfers
@@ -102,6 +102,8 @@ def _uneven(case: Case) -> list[Finding]:
         return []
     shared = _shared_by_replicas(case, centred)
     dealt = shared > SHARED
+    if not dealt and case.excess.habitual():
+        return []  # who is slow by habit may well swing, too: one name is enough
     fixed = _dealt_evenly(case) if dealt else steadied(case.replay, case.replay.costs, case.classes, quantile=0.5)
     gain = case.gain(fixed)
     places = sorted(
@@ -136,10 +138,13 @@ def _centred(case: Case) -> Floats:
 
     Ranks that are slow by habit count as they would be without it.
     """
-    slow = case.excess.habitual()
-    own = case.own.copy()
-    own[slow] /= 1 + case.excess.usual[slow][:, None]
-    return _centred_among(case, own - np.nan_to_num(case.matrix("coalesce(data_wait, preparing)")))
+    own = case.own - np.nan_to_num(case.matrix(INPUT_WAIT))
+    usual, slow = nan_median(own), set(case.excess.habitual())
+    for ranks in case.classes:
+        healthy = [rank for rank in ranks if rank not in slow]
+        for place in slow.intersection(ranks):
+            own[place] *= float(np.median(usual[healthy])) / usual[place] if healthy else 1.0
+    return _centred_among(case, own)
 
 
 def _centred_among(case: Case, values: Floats) -> Floats:

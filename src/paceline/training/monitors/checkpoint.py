@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline.errors import PacelineError, UsageError
 from paceline.training.background import Background
@@ -17,7 +18,14 @@ from paceline.training.ranks import Ranks
 from paceline.training.state import TrainingState, Weights
 from paceline.training.telling import Told, log
 
+if TYPE_CHECKING:
+    from paceline.checkpoint.arrays import HeldTensor
+    from paceline.training.iterations import IterationSaver
+    from paceline.training.saver import Moment
+
 Scalars = dict[str, int | float]
+_FOR_OTHERS = 15.0
+"""Seconds after a failure."""
 
 
 class CheckpointMonitor(Monitor):
@@ -71,7 +79,8 @@ class CheckpointMonitor(Monitor):
         self._place = Path(directory).absolute() if directory else None
         self._ranks = ranks
         self._background = Background("paceline-checkpoint")
-        self._prepared = False
+        self._prepared = self._ended = False
+        self._iterations: IterationSaver | None = None
         self._saved, self._took = -1, 0.0
         self._told = Told(None, "checkpoint-monitor")
 
@@ -89,13 +98,13 @@ class CheckpointMonitor(Monitor):
         )
         self._told = Told(self._outputs.log(ranks.rank), "checkpoint-monitor")
         self._snapshot = Snapshot()
-        self._rank_saver = RankSaver(self._directory(ranks.rank), self._prefix, ranks, self._format, self._keep)
-        self._iterations = IterationSaver(self._place or self._outputs.checkpoints, self._prefix, ranks, self._keep)
         attempt = os.environ.get("PACELINE_RUN_ID") or f"from step {state.step}"
         if self._legacy:
-            self._rank_saver.begin(state.step)
+            self._rank_saver = RankSaver(self._directory(ranks.rank), self._prefix, ranks, self._format, self._keep)
+            self._rank_saver.begin(state.step, attempt)
         else:
-            self._iterations.begin(state.step, attempt)
+            self._iterations = IterationSaver(self._place or self._outputs.checkpoints, self._prefix, ranks, self._keep)
+            self._iterations.begin(attempt)
 
     def step_end(self, state: TrainingState) -> None:
         if self._times.is_due(state.step, busy=self._background.busy, took=self._took):
@@ -104,20 +113,29 @@ class CheckpointMonitor(Monitor):
             self._prepare(state)
 
     def train_end(self, state: TrainingState) -> None:
+        self._ended = True
         self._background.wait()
         if self._saved != state.step:
             self._save(state, beside=False)
 
     def train_failed(self, state: TrainingState, error: BaseException) -> None:
+        self._hurry()
         self._background.wait()
         if self._on_exception and self._saved != state.step:
             self._save(state, beside=False)
 
     def close(self) -> None:
+        if not self._ended:
+            self._hurry()
         self._background.wait()
         self._background.close()
         if self._raise and self._told.problem is not None:
             raise self._told.problem
+
+    def _hurry(self) -> None:
+        """Ranks that died never finish their part: what is complete must still come home."""
+        if self._iterations is not None:
+            self._iterations.hurry(_FOR_OTHERS)
 
     # -- saving ------------------------------------------------------------------------------------------------------
 
@@ -128,57 +146,61 @@ class CheckpointMonitor(Monitor):
 
     def _save(self, state: TrainingState, *, beside: bool) -> None:
         from paceline.training.saver import Moment
-        from paceline.training.snapshot import hold
 
         moment = Moment(state.epoch if state.steps_per_epoch else 1, state.step_in_epoch, state.step)
         began = monotonic()
         try:
-            weights = state.weights()
-            values = self._values(state, weights)
-            tensors = self._snapshot.take(values) if beside else hold(values)
+            taken = self._take(state, copied=beside)
         except (PacelineError, MemoryError) as error:
             problem = (
                 error if isinstance(error, PacelineError) else PacelineError("no memory for a copy of the weights")
             )
             self._told.failed(problem, consequence="this checkpoint is left out, training goes on")
             return
-        common, trainable = self._scalars(state), {name for name in values if state.trainable(name)}
-        network = set(weights)
-
-        def work() -> None:
-            try:
-                place = self._write(moment, tensors, common, network, trainable)
-            except (PacelineError, OSError) as error:
-                problem = error if isinstance(error, PacelineError) else PacelineError(f"checkpoint: {error}")
-                self._told.failed(problem, consequence="earlier checkpoints are kept, training goes on")
-            else:
-                self._took, self._saved = monotonic() - began, moment.global_step
-                self._told.worked(step=moment.global_step, file=str(place), seconds=round(self._took, 3))
-
+        work = partial(self._write, moment, taken, began)
         if beside:
             self._background.start(work)
         else:
             work()
 
-    def _write(self, moment: Any, tensors: Any, common: Scalars, weights: set[str], trainable: set[str]) -> Path:
+    def _take(self, state: TrainingState, *, copied: bool) -> _Taken:
+        from paceline.training.snapshot import hold
+
+        weights = state.weights()
+        values = self._values(state, weights)
+        tensors = self._snapshot.take(values) if copied else hold(values)
+        trainable = {name for name in weights if state.trainable(name)}
+        return _Taken(tensors, self._scalars(state), set(weights), trainable)
+
+    def _write(self, moment: Moment, taken: _Taken, began: float) -> None:
+        """In the training loop, or beside it."""
+        try:
+            if self._iterations is not None:
+                place = self._iterations.save(moment, taken.tensors, taken.scalars, taken.weights)
+            else:
+                place = self._write_files(moment, taken)
+        except (PacelineError, OSError) as error:
+            problem = error if isinstance(error, PacelineError) else PacelineError(f"checkpoint: {error}")
+            self._told.failed(problem, consequence="earlier checkpoints are kept, training goes on")
+        else:
+            self._took, self._saved = monotonic() - began, moment.global_step
+            self._told.worked(step=moment.global_step, file=str(place), seconds=round(self._took, 3))
+
+    def _write_files(self, moment: Moment, taken: _Taken) -> Path:
         from paceline.checkpoint.arrays import write_file
         from paceline.training.snapshot import hold
 
-        if not self._legacy:
-            return self._iterations.save(moment, tensors, common, weights)
-        own = {tensor.name for tensor in tensors}
-        scalars = hold({name: value for name, value in common.items() if name not in own})
-        place = self._rank_saver.save(moment, [*tensors, *scalars])
+        own = {tensor.name for tensor in taken.tensors}
+        scalars = hold({name: value for name, value in taken.scalars.items() if name not in own})
+        place = self._rank_saver.save(moment, [*taken.tensors, *scalars])
         rank = self._rank_saver.ranks.rank
         stem = f"{self._prefix}_rank_{rank}"
         if self._network:
-            chosen = [tensor for tensor in tensors if tensor.name in weights]
             target = self._outputs.checkpoint_network(rank) / f"{stem}-network.{self._format}"
-            write_file(target, chosen, self._format)
+            write_file(target, taken.of(taken.weights), self._format)
         if self._trainable:
-            chosen = [tensor for tensor in tensors if tensor.name in weights & trainable]
             target = self._outputs.checkpoint_trainable(rank) / f"{stem}-trainable_params.{self._format}"
-            write_file(target, chosen, self._format)
+            write_file(target, taken.of(taken.trainable), self._format)
         return place
 
     def _values(self, state: TrainingState, weights: Weights) -> dict[str, Any]:
@@ -204,3 +226,17 @@ class CheckpointMonitor(Monitor):
         place = self._place / f"rank_{rank}"
         place.mkdir(parents=True, exist_ok=True)
         return place
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What goes into one checkpoint."""
+
+    tensors: Sequence[HeldTensor]
+    scalars: Scalars
+    weights: Set[str]
+    """Names of the model's own; the others are the optimizer's."""
+    trainable: Set[str]
+
+    def of(self, names: Set[str]) -> list[HeldTensor]:
+        return [tensor for tensor in self.tensors if tensor.name in names]

@@ -8,12 +8,13 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
 from paceline.errors import UsageError
-from paceline.training.runner.config import IGNORED, Config, Section
+from paceline.training.runner.config import IGNORED, WITHOUT_EFFECT, Config, Section
 from paceline.yaml_file import Spot, YamlFile
 
 _log = logging.getLogger("paceline")
@@ -33,10 +34,11 @@ DOCUMENTED: dict[str, str] = {
     "resume_or_finetune_checkpoint": "load_checkpoint",
 }
 """Old arguments whose key has another name; the others (run_mode, load_checkpoint, …) are keys themselves."""
-WITHOUT_EFFECT = frozenset({
+_UNHEARD = frozenset({
     "adapter_id", "guide", "modal_type", "register_path", "transform_process_num", "trust_remote_code",
 })  # fmt: skip
 """Old arguments that ask for nothing this model has."""
+_DEFAULTS = Config()
 _LISTS = frozenset({"predict_data", "options"})
 _FLAG = "True"
 _ERROR_PATH = re.compile(r" - at `\$(.*)`$")
@@ -60,9 +62,13 @@ def make_config(file: YamlFile, arguments: Sequence[str]) -> Config:
     for name in [name for name in values if name in IGNORED]:
         del values[name]
     try:
-        return msgspec.convert(values, Config, strict=False)
+        config = msgspec.convert(values, Config, strict=False)
     except msgspec.ValidationError as error:
         raise _explained(error, file, overrides) from error
+    unheard = [key for key in WITHOUT_EFFECT if attrgetter(key)(config) != attrgetter(key)(_DEFAULTS)]
+    if unheard:
+        _log.warning("%s: no effect here: %s", file.file, ", ".join(unheard))
+    return config
 
 
 def parse(arguments: Sequence[str]) -> Iterator[Override]:
@@ -86,7 +92,7 @@ def parse(arguments: Sequence[str]) -> Iterator[Override]:
             text = json.dumps([text] if found else _values(words))
         elif not found:
             text = words.pop(0) if words and not words[0].startswith("--") else _FLAG
-        if path[0] in WITHOUT_EFFECT:
+        if path[0] in _UNHEARD:
             _log.warning("--%s has no effect here", path[0])
             continue
         _check_path(path, word)
