@@ -55,6 +55,7 @@ def hccl_sequence(name: str) -> int | None:
     return int(found["sequence"]) if found else None
 
 
+@lru_cache(maxsize=65536)
 def group_hash(group: str) -> str:
     """The number HCCL writes behind "@" for a communicator id: two rolling 32-bit hashes (primes 29 and 131).
 

@@ -9,7 +9,7 @@ again as reading them.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,6 +78,7 @@ class Batch:
     warnings: list[Warning] = field(default_factory=list)
     _created: set[str] = field(default_factory=set)
     _kept: dict[str, list[Chunk]] = field(default_factory=lambda: defaultdict(list))
+    _kept_rows: Counter[str] = field(default_factory=Counter)
     _pending: list[tuple[str, Chunk]] = field(default_factory=list)
     _queried: set[str] = field(default_factory=set)
     """Tables the current section inserted into with queries."""
@@ -129,10 +130,11 @@ class Batch:
     def commit(self) -> None:
         for table, chunk in self._pending:
             self._kept[table].append(chunk)
-        self._pending = []
-        for table, chunks in self._kept.items():
-            if sum(len(chunk["_unit"]) for chunk in chunks) > KEPT_ROWS:
+            self._kept_rows[table] += len(chunk["_unit"])
+        for table in {table for table, _ in self._pending}:
+            if self._kept_rows[table] > KEPT_ROWS:
                 self._flush(table)
+        self._pending = []
 
     def roll_back(self, error: BaseException, file: Path | None) -> None:
         """Forget the rows of a section that failed; keep the reason."""
@@ -186,6 +188,7 @@ class Batch:
 
     def _flush(self, table: str) -> None:
         chunks = self._kept.pop(table, [])
+        self._kept_rows[table] = 0
         if not chunks:
             return
         self._create(TABLES[table])
