@@ -34,7 +34,9 @@ BENCHMARKS = (
     Benchmark("diagnose", "The full diagnosis, against msprof-analyze cluster + advisor"),
     Benchmark("ingest", "Reading a cluster profile, against msprof-analyze cluster"),
     Benchmark("kineto", "torch traces, against HolisticTraceAnalysis and traceinsight"),
-    Benchmark("scale", "From 16 to 10,240 ranks, and databases that blow up the peer", ("--peer-databases", "16")),
+    Benchmark(
+        "scale", "From 16 to 10,240 ranks, and databases that blow up the peer", ("--peer-databases", "16", "64")
+    ),
     Benchmark("web", "Pages and answers, against MindInsight"),
     Benchmark("transfer", "Moving data, against boto3, esdk-obs-python, s3fs and rclone"),
     Benchmark("checkpoint", "Resharding checkpoints, against MindSpore's transform_checkpoints and cp"),

@@ -5,7 +5,8 @@
 1. Clusters of one shape (about 2.7 MB a rank, a timeline of one rank per host): index and diagnose, from a cold store.
    CPU per rank must stay flat, 1,024 ranks below 4 GiB.
 2. The SQLite layout: msprof-analyze's advisor joins all ranks' tasks and gives no report at 64 ranks; ours at 64 and 256
-   must stay below 1.5 GiB. With --peer-databases the peer is run too, as far as it comes.
+   must stay below 1.5 GiB. With --peer-databases the peer is run too, as far as it comes
+   with 10 GiB.
 3. Ten thousand ranks with few events each: index, diagnose, serve.
 """
 
@@ -29,6 +30,8 @@ from peer import WORK, install_peer
 PACELINE = str(Path(sys.executable).with_name("paceline"))
 FAULT = "slow-rank:5:1.3"
 GIB = 1024**3 / 1e6
+PEER_LIMIT = 10 * 1024**3
+"""Bytes each process of the peer may have: what it asks for grows with the cube of the ranks."""
 FLAT = 1.3
 """A rank of the largest cluster may cost this many times a rank of the smallest that is read by more than one process."""
 
@@ -41,6 +44,10 @@ class Shape:
     steps: int = 2
     detail: int = 8
     """One rank in so many has the heavy files."""
+
+
+DATABASES = Shape(layout="ascend-db", layers=32, micro_batches=16, detail=1)
+"""About 6 MB and 2,400 collectives a rank."""
 
 
 def main() -> None:
@@ -80,17 +87,18 @@ def grow(sizes: list[int]) -> list[str]:
 def databases(sizes: list[int], peer_sizes: list[int]) -> list[str]:
     missed = []
     for ranks in sizes:
-        data = simulate(ranks, Shape(layout="ascend-db", layers=8, micro_batches=8, detail=1))
+        data = simulate(ranks, DATABASES)
         cost = ours(data, ranks, "diagnose")
         if cost.exit_code or cost.peak_mb > 1.5 * GIB:
             missed.append(f"{ranks} databases: exit {cost.exit_code}, {cost.peak_mb:,.0f} MB, wanted {1.5 * GIB:,.0f}")
         shutil.rmtree(data)
     for ranks in peer_sizes:
-        data = simulate(ranks, Shape(layout="ascend-db", layers=8, micro_batches=8, detail=1))
+        data = simulate(ranks, DATABASES)
         output = WORK / "peer-databases"
         shutil.rmtree(output, ignore_errors=True)
         output.mkdir(parents=True)
-        command = [str(install_peer()), "advisor", "all", "-d", str(data), "-o", str(output), "--force"]
+        limit = ["prlimit", f"--as={PEER_LIMIT}"]
+        command = [*limit, str(install_peer()), "advisor", "all", "-d", str(data), "-o", str(output), "--force"]
         line(ranks, data, "msprof-analyze advisor all, SQLite", measure(command, log=WORK / f"peer-db-{ranks}.log"))
         reports = list(output.rglob("*.html")) + list(output.rglob("*.xlsx"))
         print(f"{'':14}its reports: {', '.join(sorted(path.name for path in reports)) or 'none'}")

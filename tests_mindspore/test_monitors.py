@@ -13,6 +13,8 @@ import pytest
 from mindspore import nn
 from mindspore.dataset import GeneratorDataset
 from mindspore.train import Model
+from mindspore.train.callback import Callback, RunContext
+from mindspore.train.callback._callback import InternalCallbackParam
 
 from paceline.checkpoint.resume import find_resume_point
 from paceline.storage.store import FullError
@@ -68,6 +70,75 @@ def test_a_real_training_leaves_what_a_config_asks_for(tmp_path: Path, caplog: p
     assert len(lines) == 12 and lines[-1].startswith("{ Epoch:[  2/  2], step:[    6/    6], loss: ")
     assert "lr: 0.01," in lines[-1]
     assert list((tmp_path / "home" / "summary" / "rank_0").iterdir())
+
+
+def test_asked_for_a_sink_a_cpu_has_none_and_every_step_keeps_its_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MindSpore then runs whole epochs step by step, but still says that one has sink_size steps."""
+    trained, _ = model()
+    save = {"type": "CheckpointMonitor", "prefix": "dense", "save_checkpoint_steps": 1, "keep_checkpoint_max": 0}
+    with caplog.at_level(logging.INFO), cloud_session(tmp_path / "run") as session:
+        monitors = monitors_from_config([{"type": "MFLossMonitor"}, save], session)
+        trained.train(2, data(), callbacks=[as_callback(monitors)], dataset_sink_mode=True, sink_size=2)
+    names = {path.name for path in (tmp_path / "run" / "checkpoint" / "rank_0").glob("*.ckpt")}
+    assert names == {f"dense_rank_0-{epoch}_{step}.ckpt" for epoch in (1, 2) for step in range(1, 7)}
+    assert "step:[    6/    6]" in caplog.text and "100.0% |" in caplog.text
+
+
+def test_in_a_sink_several_steps_end_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """No sink on a CPU: MindSpore's own parameters, moved as its loop for devices moves them."""
+    trained, network = model()
+    parameters = InternalCallbackParam()
+    parameters.update(train_network=trained.train_network, network=network, train_dataset=data(), batch_num=4,
+                      epoch_num=3, cur_step_num=0, dataset_sink_mode=True, net_outputs=ms.Tensor(0.5))  # fmt: skip
+    save = {"type": "CheckpointMonitor", "prefix": "dense", "save_checkpoint_steps": 6, "keep_checkpoint_max": 0}
+    with caplog.at_level(logging.INFO), cloud_session(tmp_path / "run") as session:
+        callback = as_callback(monitors_from_config([{"type": "MFLossMonitor"}, save], session))
+        callback.on_train_begin(RunContext(parameters))
+        for parameters.cur_epoch_num in (1, 2, 3):
+            parameters.cur_step_num += 4
+            callback.on_train_step_begin(RunContext(parameters))
+            callback.on_train_step_end(RunContext(parameters))
+            callback.on_train_epoch_end(RunContext(parameters))
+        callback.on_train_end(RunContext(parameters))
+    lines = [record.getMessage() for record in caplog.records if "Epoch:[" in record.getMessage()]
+    for line, epoch in zip(lines, (1, 2, 3), strict=True):
+        assert line.startswith(f"{{ Epoch:[  {epoch}/  3], step:[    4/    4], loss: 0.500")
+    names = {path.name for path in (tmp_path / "run" / "checkpoint" / "rank_0").glob("*.ckpt")}
+    assert names == {"dense_rank_0-2_4.ckpt", "dense_rank_0-3_4.ckpt"}  # the first sink ends before the sixth step
+
+
+class FailsAt(Callback):
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self._step = step
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        if run_context.original_args().cur_step_num == self._step:
+            raise ValueError("the loss is on fire")
+
+
+def test_an_exception_is_saved_when_asked_and_stays_the_trainings_own(tmp_path: Path) -> None:
+    trained, network = model()
+    save = {"type": "CheckpointMonitor", "prefix": "dense", "save_checkpoint_steps": 100, "exception_save": True}
+    with pytest.raises(ValueError, match="on fire"), cloud_session(tmp_path / "run") as session:
+        monitors = monitors_from_config([save], session)
+        trained.train(2, data(), callbacks=[as_callback(monitors), FailsAt(4)], dataset_sink_mode=False)
+    point = find_resume_point(tmp_path / "run")
+    assert point.global_step == 4
+    loaded = ms.load_checkpoint(str(tmp_path / "run" / point.files[0][0]))
+    np.testing.assert_array_equal(loaded["weight"].asnumpy(), network.weight.asnumpy())
+
+
+def test_steps_of_an_evaluation_are_not_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    network = nn.Dense(3, 2)
+    trained = Model(network, nn.MSELoss(), nn.Adam(network.trainable_params()), metrics={"loss"})
+    with caplog.at_level(logging.INFO), cloud_session(tmp_path / "run") as session:
+        monitors = monitors_from_config([{"type": "MFLossMonitor"}], session)
+        trained.fit(2, data(), data(), callbacks=[as_callback(monitors)], dataset_sink_mode=False)
+    lines = [record.getMessage() for record in caplog.records if "Epoch:[" in record.getMessage()]
+    assert len(lines) == 12 and lines[-1].startswith("{ Epoch:[  2/  2], step:[    6/    6], loss: ")
 
 
 def test_training_goes_on_from_a_resume_point_as_if_it_had_never_stopped(tmp_path: Path) -> None:

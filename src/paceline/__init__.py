@@ -9,11 +9,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from paceline.analysis.breakdown import Breakdown
     from paceline.run.index import Progress
     from paceline.run.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["FormatError", "PacelineError", "UsageError", "__version__", "open"]
+__all__ = ["FormatError", "PacelineError", "UsageError", "__version__", "breakdown", "open"]
 
 
 def open(
@@ -49,3 +50,14 @@ def open(
         return Run(seen[1].root, store=store, engine=readers, progress=progress, called=called, seen=seen)
     path = localize(source, progress=(lambda now: progress(Reading(now.bytes, now.bytes_total))) if progress else None)
     return Run(path, store=store, engine=readers, progress=progress, called=called)
+
+
+def breakdown(source: str | Path, *, store: str | Path | None = None) -> Breakdown:
+    """How each rank spent its steps, and who is slower than its peers: a first look, see analysis/breakdown.py.
+
+    >>> look = paceline.breakdown("traces")               # doctest: +SKIP
+    >>> look.parts["exposed"], look.slow                  # doctest: +SKIP
+    """
+    from paceline.analysis.breakdown import breakdown
+
+    return breakdown(source, store=store)

@@ -105,3 +105,10 @@ def test_report_command_compares_with_another_result(tmp_path: Path) -> None:
     assert paceline("bench", "report", before, "--baseline", after).returncode == 0
     broken = paceline("bench", "report", tmp_path / "r.md")
     assert broken.returncode == 1 and "not a benchmark result" in broken.stderr
+
+
+def test_a_name_that_was_never_benchmarked_is_told(tmp_path: Path) -> None:
+    remember(a_result((1.0,)), tmp_path)
+    done = paceline("bench", "history", "modle", "--store", tmp_path)
+    assert done.returncode == 2
+    assert "modle: nothing of that name was benchmarked here" in done.stderr

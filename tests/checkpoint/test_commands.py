@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from checkpoint.making import part, random_array, read, same, value, write_ckpt, write_ranks
@@ -204,3 +206,41 @@ def test_every_command_has_an_example_and_is_in_the_readmes() -> None:
         assert "Example:" in (command.callback.__doc__ or "")
         for page in ("README.md", "README.zh.md", "docs/checkpoints.md"):
             assert f"paceline checkpoint {name}" in (root / page).read_text(), (page, name)
+
+
+def test_lora_of_ckpt_files_without_replicas_is_merged_when_that_is_said(run: Any, tmp_path: Path) -> None:
+    arrays = {
+        "wq.weight": np.arange(32, dtype=np.float32).reshape(8, 4),
+        "wq.mindpet_delta_lora_a": np.arange(8, dtype=np.float32).reshape(2, 4),
+        "wq.mindpet_delta_lora_b": np.arange(16, dtype=np.float32).reshape(8, 2),
+    }
+    twice = Layout((2,), ((), ()))
+    source = write_ranks(tmp_path / "a", arrays, [dict.fromkeys(arrays, twice)])
+    second = source / "rank_1" / "net_1.ckpt"
+    write_ckpt(second, {"wq.weight": read(second)["wq.weight"]})
+    made = described(run, tmp_path, "dp=2", write_ranks(tmp_path / "like", arrays, [dict.fromkeys(arrays, twice)]))
+    code, _, err = run("merge-lora", source, tmp_path / "b", "--strategy", made)
+    assert code == 1 and "lacks wq.mindpet_delta_lora_a" in err
+    code, _, err = run("merge-lora", source, tmp_path / "b", "--strategy", made, "--remove_redundancy")
+    assert code == 0, err
+    merged = arrays["wq.weight"] + arrays["wq.mindpet_delta_lora_b"] @ arrays["wq.mindpet_delta_lora_a"]
+    assert same(read(tmp_path / "b" / "merged_lora.ckpt")["wq.weight"], merged)  # whole numbers: exact
+
+
+def test_sizes_that_are_nothing_are_refused(run: Any, tmp_path: Path) -> None:
+    write_ckpt(tmp_path / "a" / "x.ckpt", {"w": ARRAYS["embed.weight"]})
+    for option in ("--memory", "--shard-size"):
+        code, _, err = run("convert", tmp_path / "a", tmp_path / "b", "--format", "safetensors", option, "0")
+        assert (code, err.splitlines()[0]) == (2, "paceline: 0: is nothing")
+
+
+def test_a_strategy_written_to_a_device_leaves_the_device(run: Any, tmp_path: Path) -> None:
+    write_ckpt(tmp_path / "a" / "x.ckpt", {"w": ARRAYS["embed.weight"]})
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        code, _, err = run("strategy", "dp=2", "--like", tmp_path / "a", "-o", tmp_path / "pipe")
+        assert (code, err) == (0, "")
+        assert (tmp_path / "pipe").is_fifo() and os.read(reader, 100)
+    finally:
+        os.close(reader)

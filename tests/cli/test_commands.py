@@ -44,6 +44,17 @@ def test_show_gives_an_overview_in_english_and_chinese(source: Path, tmp_path: P
     assert by_locale.stdout == chinese.stdout
 
 
+def test_breakdown_names_the_slow_rank_in_both_languages_and_for_programs(source: Path, tmp_path: Path) -> None:
+    english = paceline("breakdown", source, cache=tmp_path)
+    assert english.returncode == 0 and "4 rank(s) · mean step" in english.stdout
+    assert "rank 2 is" in english.stdout and f"paceline diagnose {source}" in english.stdout
+    assert "卡 2 比同类慢" in paceline("breakdown", source, "--lang", "zh", cache=tmp_path).stdout
+    said = json.loads(paceline("breakdown", source, "--json", cache=tmp_path).stdout)
+    assert [rank["rank"] for rank in said["ranks"]] == [0, 1, 2, 3] and [slow["rank"] for slow in said["slow"]] == [2]
+    few = paceline("breakdown", source, "--top", 1, cache=tmp_path).stdout
+    assert "3 more ranks" in few
+
+
 def test_show_table_as_json_csv_and_parquet_agree(source: Path, tmp_path: Path) -> None:
     rows = json.loads(paceline("show", source, "steps", "--format", "json", cache=tmp_path).stdout)
     assert {(row["rank"], row["step"]) for row in rows} == {(rank, step) for rank in range(4) for step in (1, 2)}

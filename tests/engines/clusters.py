@@ -7,9 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from distributed import Client
@@ -25,8 +27,8 @@ def dask_cluster(directory: Path, env: Mapping[str, str]) -> Iterator[str]:
     where = ["--host", "127.0.0.1", "--no-dashboard"]
     settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
     with _running(directory, {**env, **settings}) as start:
-        start(str(BIN / "dask"), "scheduler", "--port", str(port), *where)
-        await_port(port)
+        scheduler = start(str(BIN / "dask"), "scheduler", "--port", str(port), *where)
+        scheduler.await_port(port)
         for _ in range(2):
             start(str(BIN / "dask"), "worker", f"tcp://127.0.0.1:{port}", "--nthreads", "1", *where,
                   "--local-directory", str(directory))  # fmt: skip
@@ -38,31 +40,64 @@ def dask_cluster(directory: Path, env: Mapping[str, str]) -> Iterator[str]:
 @contextmanager
 def ray_cluster(directory: Path, env: Mapping[str, str]) -> Iterator[str]:
     port, client = free_port(), free_port()
-    settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_DOCKER_CPU_WARNING": "1", "GRPC_ENABLE_FORK_SUPPORT": "0"}
+    settings = {
+        "RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_DOCKER_CPU_WARNING": "1", "GRPC_ENABLE_FORK_SUPPORT": "0",
+        # On a busy machine a client's own server needs longer than the usual half minute to come up.
+        "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "180",
+    }  # fmt: skip
     common = ["--block", "--disable-usage-stats", "--num-cpus", "1", "--object-store-memory", "80000000"]
-    with _running(directory, {**env, **settings}) as start:
-        # Sockets of Ray have long names, and pytest's directories too: together too long.
-        start(str(BIN / "ray"), "start", "--head", "--node-ip-address", "127.0.0.1", "--port", str(port),
-              "--ray-client-server-port", str(client), "--include-dashboard", "false", *common)  # fmt: skip
-        await_port(client)
+    # Of its own, so that no other cluster of this machine is taken for ours; short, because Ray's sockets lie below it.
+    with (
+        tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as session,
+        _running(directory, {**env, **settings}) as start,
+    ):
+        head = start(str(BIN / "ray"), "start", "--head", "--node-ip-address", "127.0.0.1", "--port", str(port),
+                     "--ray-client-server-port", str(client), "--include-dashboard", "false", "--temp-dir", session,
+                     *common)  # fmt: skip
+        head.await_port(client)
         for _ in range(2):
-            start(
+            worker = start(
                 str(BIN / "ray"), "start", "--address", f"127.0.0.1:{port}", "--node-ip-address", "127.0.0.1", *common
             )
+            worker.await_line("Ray runtime started")
         yield f"ray://127.0.0.1:{client}"
 
 
+@dataclass(frozen=True)
+class _Program:
+    """Something that was started, and where it says how it is."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def await_port(self, port: int) -> None:
+        self._await(lambda: _listens(port), f"nobody listens on {port}")
+
+    def await_line(self, text: str) -> None:
+        self._await(lambda: text in self.log.read_text(errors="replace"), f"never said {text!r}")
+
+    def _await(self, is_ready: Callable[[], bool], otherwise: str, seconds: float = 240) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if is_ready():
+                return
+            time.sleep(0.1)
+        raise TimeoutError(f"{self.process.args!r}: {otherwise}\n{self.log.read_text(errors='replace')[-2000:]}")
+
+
 @contextmanager
-def _running(directory: Path, env: Mapping[str, str]):  # type: ignore[no-untyped-def]
+def _running(directory: Path, env: Mapping[str, str]) -> Iterator[Callable[..., _Program]]:
     """Gives a function that starts programs in sessions of their own; all of them end with everything they started."""
     processes: list[subprocess.Popen[bytes]] = []
     whole = {**os.environ, **env, "PYTHONPATH": f"{TESTS / 'engines'}:{TESTS}"}
 
-    def start(*command: str) -> None:
-        with (directory / f"{len(processes)}.log").open("wb") as log:
+    def start(*command: str) -> _Program:
+        path = directory / f"{len(processes)}.log"
+        with path.open("wb") as log:
             processes.append(
                 subprocess.Popen(command, env=whole, cwd=directory, stdout=log, stderr=log, start_new_session=True)
             )
+        return _Program(processes[-1], path)
 
     try:
         yield start
@@ -93,12 +128,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def await_port(port: int, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise TimeoutError(f"nobody listens on {port}")
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

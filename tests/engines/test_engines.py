@@ -119,6 +119,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(
     with paceline.open(source, store=tmp_path / "here") as run:
         expected = content(run)
     with Client(dask.replace("dask://", "tcp://"), set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=120)  # one may be on its way back from the test before
         workers = list(client.run(os.getpid).values())
     killed: list[int] = []
 

@@ -39,7 +39,7 @@ def refused(tmp_path: Path, text: str) -> str:
         ("backend: moon", "job.yaml:3: backend: invalid enum value 'moon'"),
         ("boot_file: twice.py", "job.yaml:3: boot_file is there twice"),
         ("ranks: [", "job.yaml:4: not readable as YAML"),
-        ("a: !!python/object/apply:os.system [exit]", "job.yaml:3: a is no key here"),
+        ("a: !!python/object/apply:os.system [exit]", "job.yaml:3: not readable as YAML: could not determine"),
         ("a: &a [*a]", "nested too deeply"),
     ],
 )

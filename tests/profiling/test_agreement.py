@@ -15,7 +15,7 @@ from paceline.errors import PacelineError, UsageError
 from paceline.profiling import DynamicProfilerMonitor
 from paceline.profiling.agreement import Agreement, Decision, RankState, read_states
 from paceline.profiling.dynamic_config import Request
-from paceline.profiling.job import Progress, ask, find_job
+from paceline.profiling.job import Job, Progress, ask, find_job
 from paceline.profiling.options import Options
 
 REQUEST = Request(version="abc", start=10, stop=12, options=Options())
@@ -134,6 +134,12 @@ def test_a_request_looks_far_enough_ahead_and_keeps_the_other_fields(tmp_path: P
         ask(find_job(tmp_path), 3, ranks=[], fields={})
     assert config.read_text() == "{"
     monitor.stop()
+
+
+def test_asking_a_job_that_has_just_ended_says_so(tmp_path: Path) -> None:
+    (tmp_path / ".paceline" / "job").mkdir(parents=True)
+    with pytest.raises(PacelineError, match="has ended"):
+        ask(Job(tmp_path / "profiler_config.json", tmp_path / ".paceline" / "job"), 3, ranks=[], fields={})
 
 
 def test_progress_counts_only_the_ranks_that_were_asked() -> None:

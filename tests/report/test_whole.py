@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paceline.errors import PacelineError
-from paceline.report.whole import write_whole
+from paceline.whole import write_whole
 
 
 def test_a_file_is_replaced_whole_and_nothing_else_stays(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 from profiles import GROUP_HASH, write_rank
 
 import paceline
-from paceline.errors import UsageError
+from paceline.errors import PacelineError, UsageError
 from paceline.run import index
 from paceline.run.run import Run
 from paceline.run.store import READ_VERSION
@@ -188,6 +189,34 @@ def test_a_directory_without_profiles_is_said(tmp_path: Path) -> None:
         paceline.open(tmp_path)
     with pytest.raises(UsageError, match="no such file"):
         paceline.open(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("place", ["a file", "a file/below", "/proc/paceline"])
+def test_a_place_that_cannot_hold_a_store_is_said(source: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / "a file").touch()
+    with pytest.raises(PacelineError, match="cannot hold the store"):
+        paceline.open(source, store=tmp_path / place).load(["steps"])
+
+
+def test_a_disk_that_fills_up_is_no_section_s_fault(source: Path, tmp_path: Path) -> None:
+    """Nothing of the batch counts as read: with room again, the next run reads it."""
+    script = (
+        "import resource, sys, paceline; resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600));"
+        "paceline.open(sys.argv[1], store=sys.argv[2]).load(['steps'])"
+    )
+    command = [sys.executable, "-c", script, str(source), str(tmp_path / "store")]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    assert "CannotWrite" in said and "store/data: cannot be written" in said
+    with paceline.open(source, store=tmp_path / "store") as run:
+        assert run.rows("steps") == 4 and not run.warnings
+
+
+def test_a_table_that_was_not_loaded_is_missing_not_empty(source: Path, tmp_path: Path) -> None:
+    with paceline.open(source, store=tmp_path / "store") as run:
+        run.load(["steps"])
+        with pytest.raises(duckdb.CatalogException):
+            run.connection.execute("SELECT count(*) FROM kernels")
+        assert run.sql("SELECT count(*) FROM kernels").fetchall() is not None
 
 
 def test_an_unknown_table_and_a_wrong_query_are_said(source: Path) -> None:

@@ -97,5 +97,5 @@ def test_a_machine_without_keys_is_said(access_file: Path, monkeypatch: pytest.M
 
 def test_an_unknown_kind_is_named(access_file: Path) -> None:
     access_file.write_text(json.dumps({"access_config": {"credentials": "moon"}}))
-    with pytest.raises(DeniedError, match="'moon' are not known"):
+    with pytest.raises(DeniedError, match="these credentials are not known"):
         find_access("obs", "bucket")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from collect.clusters import simulated
+from paceline.collect.accounts import read_accounts
+from paceline.errors import UsageError
+from paceline.storage.location import parse
 from storage.faults import Hold, Proxy, Status
 from storage.servers import PACELINE, S3Server, paceline
 from storage.trees import content, write_tree
@@ -78,3 +82,62 @@ def test_not_in_stored_runs_exports_or_slimmed_copies(
         assert_nowhere(s3, done.stdout, done.stderr)
     places = [tmp_path / name for name in ("cache", "exported", "slim", "collected", "home")]
     assert_nowhere(s3, files_below(*places))
+
+
+WORD = "hunter2-hunter2"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"access_key": 5, "secret_access_key": WORD},
+        {"access_key": "AK", "secret_access_key": [WORD]},
+        {"access_key": "AK", "secret_access_key": {"value": WORD}},
+        {"access_key": "AK", "secret_access_key": WORD, "path_style": WORD},
+        {"credentials": WORD},
+        [WORD],
+        WORD,
+    ],
+)
+def test_not_in_what_is_said_of_an_access_file_filled_in_wrongly(tmp_path: Path, fields: object) -> None:
+    place = tmp_path / "access.json"
+    place.write_text(json.dumps({"access_config": fields}))
+    place.chmod(0o600)
+    done = paceline("--debug", "ls", "s3://bucket/x", env={"PACELINE_ACCESS": str(place)})
+    assert done.returncode != 0 and str(place) in done.stderr
+    assert WORD not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        {"user": "root", "passwd": [WORD]},
+        {"user": {"root": WORD}},
+        {"user": "root", "passwd": "x", "port": WORD},
+        {"user": "root", "passwd": WORD, "port": 70_000},
+        {"user": "root", "passwd": WORD, "port": "-1"},
+        WORD,
+    ],
+)
+def test_not_in_what_is_said_of_an_account_file_filled_in_wrongly(tmp_path: Path, account: object) -> None:
+    place = tmp_path / "accounts.json"
+    place.write_text(json.dumps({"cluster": {"10.0.0.1": account}}))
+    place.chmod(0o600)
+    with pytest.raises(UsageError) as caught:
+        read_accounts(place)
+    assert str(place) in str(caught.value) and WORD not in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("name", ["a b", "a\nb", "", "x" * 300])
+def test_a_host_that_is_no_host_is_said(tmp_path: Path, name: str) -> None:
+    place = tmp_path / "accounts.json"
+    place.write_text(json.dumps({"cluster": {name: {"user": "root"}}}))
+    with pytest.raises(UsageError, match="is no host"):
+        read_accounts(place)
+
+
+@pytest.mark.parametrize("url", [f"ssh://root:{WORD}@host/x", "ssh://root:half@" + WORD + "/x@host/y"])
+def test_not_repeated_from_an_address(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(url)
+    assert WORD not in f"{caught.value} {caught.value.hint}"

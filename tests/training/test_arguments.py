@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.errors import FormatError, PacelineError, UsageError
+from paceline.errors import PacelineError, UsageError
 from paceline.training.runner.arguments import make_config, parse
 from paceline.training.runner.config import Config
 from paceline.training.runner.starting import DEFAULT_CONFIG, find_config
-from paceline.training.runner.yaml_file import read_yaml
+from paceline.yaml_file import YamlFile
 
-SHIPPED = read_yaml(DEFAULT_CONFIG)
+SHIPPED = YamlFile.read(DEFAULT_CONFIG)
 
 
 def _config(*arguments: str, text: str | None = None, directory: Path | None = None) -> Config:
@@ -23,12 +23,12 @@ def _config(*arguments: str, text: str | None = None, directory: Path | None = N
         assert directory is not None
         path = directory / "run.yaml"
         path.write_text(text)
-    return make_config(read_yaml(path), arguments)
+    return make_config(YamlFile.read(path), arguments)
 
 
 @pytest.mark.parametrize("name", ["run_gpt2.yaml", "run_gpt2_finetune.yaml", "run_gpt2_lora.yaml"])
 def test_shipped_configs_are_found_by_name_and_understood(name: str) -> None:
-    config = make_config(read_yaml(find_config(Path(name))), [])
+    config = make_config(YamlFile.read(find_config(Path(name))), [])
     assert (config.model.model_config.pet_config is not None) == ("lora" in name)
     assert config.run_mode == ("train" if name == "run_gpt2.yaml" else "finetune")
 
@@ -106,13 +106,16 @@ def test_what_is_wrong_in_a_file_is_said_with_its_line(
     ("text", "message"),
     [
         ("seed: 1\nseed: 2\n", "run.yaml:2: seed is there twice"),
-        ("a: [1\n", "is no YAML"),
-        ("- 1\n", "a mapping of keys is expected"),
-        ("seed: !!python/object/apply:os.getcwd []\n", "is no YAML"),
+        ("a: [1\n", "run.yaml:2: not readable as YAML"),
+        ("- 1\n", "expected keys and values"),
+        (
+            "seed: !!python/object/apply:os.getcwd []\n",
+            "run.yaml:1: not readable as YAML: could not determine a constructor for the tag",
+        ),
     ],
 )
 def test_a_file_that_is_no_config_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(FormatError, match=message):
+    with pytest.raises(UsageError, match=message):
         _config(text=text, directory=tmp_path)
 
 
@@ -122,6 +125,16 @@ def test_sections_of_mindformers_files_that_mean_nothing_here_are_passed_over(
     text = "trainer:\n  type: CausalLanguageModelingTrainer\nmoe_config:\n  expert_num: 1\nseed: 3\n"
     assert _config(text=text, directory=tmp_path).seed == 3
     assert "run.yaml:1: trainer is not used here" in caplog.text
+
+
+def test_what_a_mindformers_file_asks_for_in_vain_is_said_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "context:\n  device_target: Ascend\noptimizer:\n  type: SGD\nrunner_config:\n  sink_mode: False\n"
+    _config("--parallel.parallel_mode", "1", text=text, directory=tmp_path)
+    assert [record.getMessage().partition("run.yaml")[2] for record in caplog.records] == [
+        ": no effect here: context.device_target, optimizer.type, parallel.parallel_mode"
+    ]
 
 
 def test_a_missing_config_names_those_that_come_along() -> None:

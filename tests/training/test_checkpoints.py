@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -138,6 +139,23 @@ def test_second_format_says_which_rank_is_missing(tmp_path: Path, caplog: pytest
         find_resume_point(tmp_path)
 
 
+def test_after_a_failure_nobody_waits_long_for_ranks_that_died(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten minutes otherwise, in which the job is killed before its outputs are home."""
+    monkeypatch.setattr("paceline.training.monitors.checkpoint._FOR_OTHERS", 0.1)
+    weights = {"w": np.zeros(3, np.float32)}
+    monitor = CheckpointMonitor("gpt", outputs=OutputTree(tmp_path), ranks=Ranks(0, 2, 0, 2), save_checkpoint_steps=1,
+                                async_save=True, use_legacy_format=False)  # fmt: skip
+    with (
+        pytest.raises(ValueError, match="on fire"),
+        Monitored([monitor], TrainingState(weights=lambda: weights)) as loop,
+    ):
+        loop.step_end()
+        raise ValueError("on fire")
+    assert "rank 1 saved nothing in time" in caplog.text
+
+
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Any:
     place = tmp_path / "tiny"
@@ -166,6 +184,51 @@ def test_a_full_disk_costs_no_checkpoint_and_no_step_and_is_said_once(
     filler.unlink()
     train(tiny_disk, 9, first=8, **options)
     assert find_resume_point(tiny_disk).global_step == 9
+
+
+FULL_DISK = """
+import logging, sys
+from pathlib import Path
+import numpy as np
+from paceline.training import Monitored, TrainingState, cloud_session, monitors_from_config
+disk, home = Path(sys.argv[1]), sys.argv[2]
+callbacks = [{"type": "MFLossMonitor"}, {"type": "SummaryMonitor", "collect_freq": 1},
+             {"type": "CheckpointMonitor", "prefix": "gpt", "save_checkpoint_steps": 5, "async_save": True},
+             {"type": "ObsMonitor", "upload_sequence": 5}]
+with cloud_session(disk / "run", home, deadline=20) as session:
+    weights = {"w": np.zeros(1000, np.float32)}
+    state = TrainingState(weights=lambda: weights, total_steps=300)
+    with Monitored(monitors_from_config(callbacks, session), state) as loop:
+        for step in range(1, 301):
+            loop.step_begin()
+            weights["w"][:] = step
+            loop.step_end(loss=1.0)
+            if step == 10:
+                session.monitors[2]._background.wait()
+                with (disk / "filler").open("wb", buffering=0) as file:
+                    try:
+                        while True:
+                            file.write(bytes(4096))
+                    except OSError:
+                        pass
+print("training is over")
+"""
+
+
+def test_a_full_disk_below_everything_costs_no_step_and_is_said(tiny_disk: Path, tmp_path: Path) -> None:
+    """Logs, curves, checkpoints and the upload's own notes: none of them may end the training."""
+    script = tmp_path / "script.py"
+    script.write_text(FULL_DISK)
+    command = [sys.executable, str(script), str(tiny_disk), str(tmp_path / "home")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    told = done.stdout + done.stderr
+    assert done.returncode == 0 and "training is over" in told, told
+    assert "Traceback" not in told and "Logging error" not in told, told
+    assert told.count("info.log: no space left on device") == 1
+    assert "earlier checkpoints are kept, training goes on" in told
+    point = find_resume_point(tmp_path / "home")
+    assert point.global_step == find_resume_point(tiny_disk / "run").global_step is not None
+    assert np.all(weights_in(tmp_path / "home" / point.files[0][0])["w"] == point.global_step)
 
 
 def test_a_disk_slower_than_the_steps_makes_saves_rarer_at_steps_all_ranks_share(

@@ -25,7 +25,7 @@ from paceline.training import (
     cloud_session,
     monitors_from_config,
 )
-from paceline.training.monitors.loss import describe
+from paceline.training.monitors.loss import DoneStep, describe
 from training.running import weights_in
 
 
@@ -35,9 +35,9 @@ class Mine(Monitor):
 
 
 def test_the_log_line_is_the_documented_one() -> None:
-    state = TrainingState(step=102, epoch=2, steps_per_epoch=100, total_steps=850, batch_size=4, learning_rate=1e-05,
-                          loss_scale=65536.0, overflow=False)  # fmt: skip
-    first, second = describe(state, 5.1234, 0.48)
+    done = DoneStep(step=102, epoch=2, step_in_epoch=2, steps_per_epoch=100, total_steps=850, batch=4, rate=1e-05,
+                    loss=5.1234, seconds=0.48, loss_scale=65536.0, overflow=False)  # fmt: skip
+    first, second = describe(done)
     assert first == (
         "{ Epoch:[  2/  9], step:[    2/  100], loss: 5.123, per_step_time: 480ms, lr: 1e-05, overflow cond: False, "
         "loss_scale: 65536.0"
@@ -189,6 +189,63 @@ def test_bfloat16_keeps_its_bits(tmp_path: Path) -> None:
             found = weights_in(tmp_path / f"{name}.{format}")["t"]
             assert found.dtype.name == "bfloat16" and found.shape == (3, 5)
             assert found.view(np.int16).tolist() == tensor.contiguous().view(torch.int16).tolist()
+
+
+def test_a_copy_keeps_every_bit_whatever_training_does_next() -> None:
+    torch = pytest.importorskip("torch")
+    from paceline.training.snapshot import Snapshot, hold
+
+    values: dict[str, Any] = {
+        "plain": torch.randn(300, 70), "strided": torch.randn(64, 33).T, "half": torch.randn(9).to(torch.bfloat16),
+        "flag": torch.tensor([True, False]), "scalar": torch.tensor(3), "none": torch.zeros(0, 4),
+        "last": torch.randn(8, 3, 5, 5).to(memory_format=torch.channels_last), "array": np.arange(12.0).reshape(3, 4).T,
+        "parameter": torch.nn.Parameter(torch.randn(5)), "number": 7, "fraction": 0.5,
+    }  # fmt: skip
+    wanted = [(each.name, each.dtype, each.shape, bytes(each.data)) for each in hold(values)]
+    snapshot = Snapshot()
+    snapshot.prepare(values)
+    first = snapshot.take(values)
+    place = snapshot._memory.ctypes.data
+    with torch.no_grad():
+        for value in values.values():
+            if isinstance(value, torch.Tensor):
+                value.zero_()
+    assert [(each.name, each.dtype, each.shape, bytes(each.data)) for each in first] == wanted
+    snapshot.take(values)
+    assert snapshot._memory.ctypes.data == place  # no fresh memory for the second
+
+
+def test_what_cannot_be_saved_is_said_and_training_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    torch = pytest.importorskip("torch")
+    sparse = torch.eye(3).to_sparse()
+    for beside in (True, False):
+        for value, said in ((sparse, "w: a tensor of torch.sparse_coo"), ([1, 2], "w: list cannot be saved"),
+                            (np.zeros(2, ">f4"), "w: >f4 cannot be saved")):  # fmt: skip
+            caplog.clear()
+            state = TrainingState(weights=lambda value=value: {"w": value})  # type: ignore[misc]
+            monitor = CheckpointMonitor(outputs=OutputTree(tmp_path), save_checkpoint_steps=2, async_save=beside)
+            with Monitored([monitor], state) as loop:
+                loop.step_end()
+                loop.step_end()
+            assert said in caplog.text and "this checkpoint is left out, training goes on" in caplog.text
+
+
+def test_lines_of_a_process_that_just_ends_are_all_there_with_the_time_of_their_step() -> None:
+    script = (
+        "import logging, sys, time\n"
+        "from paceline.training import MFLossMonitor, TrainingState\n"
+        "logging.basicConfig(level=logging.INFO, format='%(created)s %(message)s', stream=sys.stdout)\n"
+        "monitor, state = MFLossMonitor(), TrainingState(total_steps=500)\n"
+        "for state.step in range(1, 501):\n"
+        "    state.loss = state.step; monitor.step_end(state)\n"
+        "print(time.time(), 'loop is over', flush=True); time.sleep(0.01)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    over = next(float(line.split()[0]) for line in done.stdout.splitlines() if "loop is over" in line)
+    lines = [line for line in done.stdout.splitlines() if "Epoch:[" in line]
+    assert [float(line.split("loss: ")[1].split(",")[0]) for line in lines] == list(range(1, 501))
+    assert all(float(line.split()[0]) <= over for line in lines)
 
 
 def test_importing_costs_a_training_nothing() -> None:

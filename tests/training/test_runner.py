@@ -14,6 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; `make test` installs it")
 
+from checkpoint.making import write_ckpt  # noqa: E402
 from paceline.checkpoint.files import opened  # noqa: E402
 from paceline.checkpoint.strategy import read_strategy  # noqa: E402
 from paceline.errors import PacelineError, UsageError  # noqa: E402
@@ -90,7 +91,9 @@ def test_lora_trains_its_own_matrices_only(train: Any, trained: str, tmp_path: P
 
 
 def test_eval_writes_perplexity_and_accuracy(train: Any, trained: str, tmp_path: Path) -> None:
-    keys = train("judged", "--run_mode", "eval", "--load_checkpoint", trained)
+    callbacks = [{"type": "ObsMonitor"}, {"type": "SummaryMonitor", "collect_freq": 1}]
+    keys = train("judged", "--run_mode", "eval", "--load_checkpoint", trained, eval_callbacks=callbacks)
+    assert any(key.startswith("summary/rank_0/") for key in keys)
     assert {"accuracy.json", "eval_result.json"} <= keys and not any(key.startswith("checkpoint/") for key in keys)
     first, again = (json.loads((tmp_path / name / "eval_result.json").read_text()) for name in ("first", "judged"))
     assert first == again
@@ -170,6 +173,23 @@ def test_what_is_missing_or_foreign_is_said(train: Any, trained: str) -> None:
         train("c", "--batch_size", "50")
     with pytest.raises(PacelineError, match=r"no checkpoint gpt2_rank_0-9_9.ckpt there"):
         train("d", "--load_checkpoint", trained, "--resume_training", "gpt2_rank_0-9_9.ckpt")
+
+
+def test_a_checkpoint_that_cannot_be_gone_on_from_is_said(
+    train: Any, trained: str, tmp_path: Path, bucket: str
+) -> None:
+    words = ("--load_checkpoint", str(tmp_path / "foreign"), "--resume_training", "gpt2_rank_0-1_10.ckpt")
+    arrays = read_files(str(tmp_path / "first" / "checkpoint"), [FIRST])
+    (tmp_path / "foreign").mkdir()
+    for missing, said in (
+        ("global_step", "does not say its global_step"),
+        ("adam_m.final_norm.bias", "has no adam_m.fin"),
+    ):
+        kept = {name: value for name, value in arrays.items() if name != missing}
+        write_ckpt(tmp_path / "foreign" / "gpt2_rank_0-1_10.ckpt", kept)
+        with pytest.raises(UsageError, match=said) as caught:
+            train("anew", *words)
+        assert caught.value.hint == "begin anew from its weights: --run_mode finetune --resume_training False"
 
 
 def test_a_first_start_with_resume_begins_from_scratch_and_a_named_file_is_resumed(

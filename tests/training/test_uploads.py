@@ -15,10 +15,23 @@ from paceline.checkpoint.resume import find_resume_point
 from paceline.storage.transfer import transfer
 from storage.faults import Drop, Proxy, Request, Status
 from storage.servers import S3Server
-from training.running import Training, assert_whole, is_gone, stored, wait_for
+from training.outage import STEPS, Outage
+from training.running import Training, assert_whole, fetched, is_gone, stored, wait_for
 
+OUTAGE = "test_a_store_that_is_down_for_a_minute_gets_everything_and_the_user_is_told"
 SAVE = {"type": "CheckpointMonitor", "prefix": "gpt", "save_checkpoint_steps": 1, "keep_checkpoint_max": 2}
 SEND = {"type": "ObsMonitor", "upload_sequence": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def outage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage | None]:
+    """Begins with the first test of this file, so that its minute passes while the others run."""
+    if not any(item.name == OUTAGE for item in request.session.items):
+        yield None
+        return
+    begun = Outage(tmp_path_factory.mktemp("outage"))
+    yield begun
+    begun.close()
 
 
 def home_again(url: str, target: Path) -> tuple[Path, int]:
@@ -215,3 +228,26 @@ def test_second_format_appears_at_the_store_with_its_tracker_last(faulty: str, p
                if request.method == "PUT" and "/checkpoint/" in request.path]  # fmt: skip
     last = max(place for place, key in enumerate(written) if key.startswith("iteration_00000010/rank_"))
     assert "latest_checkpointed_iteration.txt" in written[last:], (written, [each.output for each in pair])
+
+
+def test_a_store_that_is_down_for_a_minute_gets_everything_and_the_user_is_told(
+    outage: Outage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert outage.end() == 0, outage.output
+    assert outage.steps_while_down > 20  # of 0.3 s each, and then it stood at the last but ten
+    assert outage.failed_while_down >= 1
+    said = [line for line in outage.output.splitlines() if f"upload to {outage.url} failed" in line]
+    assert said and "training goes on, files are kept here and sent when it is possible again" in said[0]
+    assert f"outputs are at {outage.url}" in outage.output and "Traceback" not in outage.output
+    lines = (outage.root / "log/rank_0/loss.csv").read_text().splitlines()[1:]
+    assert [int(line.split(",")[0]) for line in lines] == list(range(1, STEPS + 1))
+    for name, value in outage.server.environment().items():
+        monkeypatch.setenv(name, value)
+    assert find_resume_point(outage.url).global_step == STEPS
+    local = {path.relative_to(outage.root).as_posix(): path for path in outage.root.rglob("*") if path.is_file()}
+    still_written = {"log/rank_0/info.log", "log/rank_0/obs-monitor.json"}
+    assert {key: size for key, size in stored(outage.url).items() if key in local.keys() - still_written} == {
+        key: path.stat().st_size for key, path in local.items() if key not in still_written
+    }
+    newest = f"checkpoint/rank_0/gpt2_rank_0-{STEPS // 40}_40.ckpt"
+    assert fetched(outage.url, newest) == local[newest].read_bytes()

@@ -46,3 +46,15 @@ class HoldAt(Monitor):
         if state.step == self._step:
             Path(f"{self._flag}.{state.rank}").write_text(str(os.getpid()))
             time.sleep(600)
+
+
+class Paced(Monitor):
+    """Steps of `seconds`, and none after `hold_at`, until a file is there."""
+
+    def __init__(self, seconds: float, until: str, hold_at: int) -> None:
+        self._seconds, self._until, self._hold_at = seconds, Path(until), hold_at
+
+    def step_end(self, state: TrainingState) -> None:
+        over = time.monotonic() + (600 if state.step >= self._hold_at else self._seconds)
+        while time.monotonic() < over and not self._until.exists():
+            time.sleep(0.05)

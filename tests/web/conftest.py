@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from paceline import simulate
 from reading import FIXTURES
+from web.browsing import CHROMIUM, FLAGS
 from web.servers import Serve, Server
 
 SMALL = simulate.ClusterSpec(hosts=2, devices=8, dp=4, tp=2, pp=2, steps=4, layers=4, micro_batches=4, seed=3)
@@ -92,6 +94,14 @@ def serve(shared: Path) -> Iterator[Serve]:
 @pytest.fixture(scope="session")
 def server(serve: Serve, base: Path) -> Server:
     return serve(base)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
 
 
 def _wait_for(port: int, host: str) -> None:

@@ -214,6 +214,16 @@ def test_the_overview_is_the_same_for_clients_that_cannot_unpack(server: Server)
     assert plain.json() == packed.json()
 
 
+def test_what_one_view_needs_is_asked_for_apart(server: Server) -> None:
+    run = server.ready("llama-16")
+    tables = server.get(f"/runs/{run}/overview")["tables"]
+    assert {"ranks", "breakdown", "steps"} <= set(tables)
+    assert not {"arrivals", "operators", "operator_times", "links"} & set(tables)
+    assert set(server.get(f"/runs/{run}/overview/operators")["tables"]) == {"operators", "operator_times"}
+    assert len(server.get(f"/runs/{run}/overview/arrivals")["tables"]["arrivals"]["rank"]) == 16
+    assert server.client.get(f"/runs/{run}/overview/ranks").status_code == 422
+
+
 def test_the_visible_part_is_exported_for_perfetto(server: Server) -> None:
     run = server.timeline("llama-16")
     answer = server.client.get(f"/runs/{run}/timeline/export", params={"begin": 0, "end": 5_000_000, "lanes": "0-3"})

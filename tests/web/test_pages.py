@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from reading import needs_fixtures
+from web.browsing import drawn, fits, watched
 from web.servers import Server
 
-CHROMIUM = "/usr/bin/chromium"
-# As root and without a network Chromium needs these; without them it looks for its maker's hosts at every start.
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
 PAGES = ("overview", "steps", "communication", "communication?tab=links", "communication?tab=matrix",
          "communication?tab=collectives", "communication?tab=packets", "resources", "timeline", "what-if")  # fmt: skip
 REAL_PAGES = ("overview", "steps", "communication", "communication?tab=matrix", "resources", "timeline")
 CARD_TABS = ("steps", "operators", "communication", "input", "host", "memory")
 
 expect.set_options(timeout=20_000)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
@@ -44,38 +32,6 @@ def page(browser: Browser, server: Server, trouble: list[str]) -> Iterator[Page]
     yield opened
     opened.context.close()
     assert trouble == []
-
-
-def watched(browser: Browser, server: Server, trouble: list[str], **context: object) -> Page:
-    """A page at 1280 pixels that notes everything odd."""
-    opened = browser.new_context(viewport={"width": 1280, "height": 900}, **({"locale": "en-US"} | context)).new_page()  # type: ignore[arg-type]
-    opened.set_default_timeout(20_000)
-    host = urlsplit(server.url).netloc
-    opened.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: trouble.append(str(error)))
-    opened.on("response", lambda one: trouble.append(f"{one.status} {one.url}") if one.status >= 400 else None)
-    opened.on("request", lambda one: trouble.append(one.url) if urlsplit(one.url).netloc not in (host, "") else None)
-    return opened
-
-
-def drawn(page: Page, canvas: str) -> None:
-    """Wait until a canvas shows at least three colours."""
-    page.wait_for_function(
-        """selector => {
-            const canvas = document.querySelector(selector);
-            if (!canvas || canvas.width < 200) return false;
-            const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-            const colors = new Set();
-            for (let i = 0; i < pixels.length && colors.size < 3; i += 4)
-                if (pixels[i + 3] > 250) colors.add((pixels[i] << 16) | (pixels[i + 1] << 8) | pixels[i + 2]);
-            return colors.size >= 3;
-        }""",
-        arg=canvas,
-    )
-
-
-def fits(page: Page) -> None:
-    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
 def test_from_the_list_to_the_guilty_card_in_two_clicks(page: Page, server: Server) -> None:
@@ -348,6 +304,18 @@ def test_what_is_not_there_is_said(browser: Browser, server: Server) -> None:
     run = server.ready("llama-16")
     page.goto(f"{server.url}/runs/{run}/cards/777")
     expect(page.locator(".trouble")).to_contain_text("no rank 777")
+    page.close()
+
+
+def test_odd_addresses_lead_somewhere(browser: Browser, server: Server) -> None:
+    page = browser.new_page()
+    run = server.ready("llama-16")
+    page.goto(f"{server.url}/runs/{run}/steps?page=99")
+    expect(page.locator("[data-table=step-trace] .pager")).to_contain_text("1–16 of 16")
+    page.goto(f"{server.url}/runs/100%/overview")
+    expect(page.locator(".trouble")).to_contain_text("Not found")
+    page.locator(".trouble").get_by_role("link", name="All runs").click()
+    expect(page.locator("tbody tr").first).to_be_visible()
     page.close()
 
 

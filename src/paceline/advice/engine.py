@@ -36,7 +36,7 @@ def diagnose(
     if not len(case.line.steps):
         raise UsageError(
             f"{run.source}: no step and no collective was recorded" + (" in these steps" if steps else ""),
-            hint="record at least one whole step; what was read: paceline show SOURCE",
+            hint="which there are: paceline show SOURCE steps" if steps else "record at least one whole step",
         )
     findings = priced_behind(case, [finding for rule in (*RULES, *own_rules) for finding in rule(case)])
     said = [_addressed(with_bottleneck(case, finding), case) for finding in _worth_saying(findings)]

@@ -75,10 +75,15 @@ def _in_plural(template: str) -> str:
 def who(subject: Subject, language: str, *, host: bool = True) -> str:
     """Whom a finding is about, in a few words; a host for its ranks if it is to be blamed."""
     zh = language == "zh"
+    if len({frozenset((link.src, link.dst)) for link in subject.links}) > 1:
+        # One of them is slow; the recording does not say which.
+        named = _join(subject.ranks)
+        return f"{named} 号卡之间的某条链路" if zh else f"A link among ranks {named}"
     if subject.links:
         link = subject.links[0]
+        ends = f"{link.src} {'→' if len(subject.links) == 1 else '↔'} {link.dst}"
         transport = f" ({link.transport})" if link.transport else ""
-        return f"链路 {link.src} → {link.dst}{transport}" if zh else f"Link {link.src} → {link.dst}{transport}"
+        return f"链路 {ends}{transport}" if zh else f"Link {ends}{transport}"
     if subject.operators and subject.ranks:
         return _join(subject.operators) + ("，" if zh else " on ") + _ranks(subject, language).lower()
     if subject.operators:

@@ -21,6 +21,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 PEER_TO_PEER = ("send", "receive", "send_receive")
+COMPUTING = "computing"
+"""The tie of rows that are computing, in recordings that hold every operation."""
 PAIR_TOLERANCE_NS = 500_000
 """Both ends of a transfer finish within this, on aligned clocks."""
 DISTANCE = 0.4

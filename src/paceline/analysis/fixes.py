@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.analysis.events import COMPUTING
 from paceline.analysis.peers import Excess, nan_median
 from paceline.analysis.replay import Costs, Replay
 
@@ -108,17 +109,31 @@ def together(base: Costs, one: Costs, other: Costs) -> Costs:
 
 
 def evened(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]]) -> Costs:
-    """The work of each place of the program dealt evenly among peers: everybody has the mean of that step there."""
+    """The work of each place of the program dealt evenly among peers: everybody has the mean of that step there.
+
+    Where computing was recorded by name, micro-batches are made alike too: samples can be dealt anew among them.
+    """
     line = replay.timeline
     work, overlap = costs.work.copy(), costs.overlap.copy()
-    width = int(line.place.max()) + 1 if len(line.place) else 1
+    kind = _kinds(replay)
+    width = int(kind.max()) + 1 if len(kind) else 1
     for ranks in classes:
         rows = np.flatnonzero(np.isin(line.events.rank, ranks))
-        _, place = np.unique(line.step[rows] * width + line.place[rows], return_inverse=True)
+        _, place = np.unique(line.step[rows] * width + kind[rows], return_inverse=True)
         counts = np.bincount(place)
         for values in (work, overlap):
             values[rows] = (np.bincount(place, values[rows]) / counts)[place]
     return replace(costs, work=work, overlap=overlap)
+
+
+def _kinds(replay: Replay) -> NDArray[np.int64]:
+    """Places of the program; computing of one name is of one kind."""
+    line = replay.timeline
+    computing = np.flatnonzero(line.events.tie == COMPUTING)
+    kinds: NDArray[np.int64] = line.place.copy()
+    _, first, name = np.unique(line.events.op[computing].astype(str), return_index=True, return_inverse=True)
+    kinds[computing] = line.place[computing[first]][name]
+    return kinds
 
 
 def balanced(replay: Replay, costs: Costs, groups: Iterable[tuple[int, ...]]) -> Costs:

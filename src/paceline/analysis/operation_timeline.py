@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.analysis.events import Bools, Events, Ints
+from paceline.analysis.events import COMPUTING, Bools, Events, Ints
 from paceline.analysis.straggler_study import Operation, Steps, StragglerStudy, over_replicas, straggler_study
 from paceline.analysis.timeline import Floats, Timeline
 from paceline.errors import PacelineError
@@ -237,7 +237,7 @@ def _tie(operation: Operation) -> str:
         return "embedding-dp{replica}"
     if operation.name == "layernorm-grads-all-reduce":
         return f"tp-dp{{replica}}-stage{operation.stage}"
-    return f"dp-stage{operation.stage}" if over_replicas(operation) else "computing"
+    return f"dp-stage{operation.stage}" if over_replicas(operation) else COMPUTING
 
 
 def _summed(anchor: Ints, work: Ints, overlap: Ints) -> Floats:

@@ -19,11 +19,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.analysis.timeline import Timeline
+if TYPE_CHECKING:
+    from paceline.analysis.timeline import Timeline
 
 Floats = NDArray[np.float64]
 

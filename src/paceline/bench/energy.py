@@ -16,21 +16,9 @@ from itertools import pairwise
 from types import TracebackType
 
 from paceline.bench.meters import Meter, Reading, find_meter
+from paceline.bench.result import EnergyPart
 
 INTERVAL = 1.0
-
-
-@dataclass(frozen=True)
-class Energy:
-    """None where nothing on this machine tells."""
-
-    source: str | None = None
-    samples: int = 0
-    cards: int | None = None
-    average_power: float | None = None
-    max_power: float | None = None
-    energy_consumption: float | None = None
-    resource_util_ratio: float | None = None
 
 
 @dataclass
@@ -57,7 +45,7 @@ class Sampler:
         if self._thread is not None:
             self._thread.join()
 
-    def energy(self) -> Energy:
+    def energy(self) -> EnergyPart:
         """What was measured so far."""
         return summary(self.meter.name if self.meter else None, self._samples)
 
@@ -74,14 +62,14 @@ class Sampler:
             self._samples.append((self.clock(), last))
 
 
-def summary(source: str | None, samples: list[tuple[float, Reading]]) -> Energy:
+def summary(source: str | None, samples: list[tuple[float, Reading]]) -> EnergyPart:
     if not samples:
-        return Energy(source)
+        return EnergyPart(source=source)
     powers = [(at, reading.power) for at, reading in samples if reading.power is not None]
     used = [reading.utilisation for _, reading in samples if reading.utilisation is not None]
     energy = _integral(powers) if len(powers) > 1 else None
     seconds = powers[-1][0] - powers[0][0] if powers else 0.0
-    return Energy(
+    return EnergyPart(
         source=source,
         samples=len(samples),
         cards=samples[-1][1].cards,

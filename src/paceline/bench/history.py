@@ -13,7 +13,7 @@ from pathlib import Path
 
 from paceline.bench.result import Result, encode, read_result
 from paceline.errors import FormatError, UsageError
-from paceline.report.whole import write_whole
+from paceline.whole import write_whole
 
 _SAFE = re.compile(r"[A-Za-z0-9_.+-]{1,150}")
 

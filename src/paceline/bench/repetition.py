@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from paceline.bench.energy import Energy, Sampler
+from paceline.bench.energy import Sampler
 from paceline.bench.number_file import LARGEST
 from paceline.bench.plan import Plan
 from paceline.bench.result import EnergyPart, Repetition, Times, as_moment, moment
@@ -24,6 +24,7 @@ from paceline.storage.selection import Rule, for_diagnosis
 
 OnLog = Callable[[LogPiece], None]
 _LAST_LINES = 12
+_LAST_BYTES = 64 * 1024
 
 
 class StartError(PacelineError):
@@ -45,7 +46,7 @@ class Ran:
     handle: JobHandle
     outcome: JobOutcome
     outputs: Path
-    energy: Energy
+    energy: EnergyPart
     prepare: tuple[float, float]
 
 
@@ -150,7 +151,6 @@ def _is_result_anywhere(key: str) -> bool:
 
 
 def _repetition(ran: Ran, score: Score, times: Times) -> Repetition:
-    energy = ran.energy
     return Repetition(
         job_id=ran.handle.id,
         throughput=score.throughput,
@@ -159,7 +159,7 @@ def _repetition(ran: Ran, score: Score, times: Times) -> Repetition:
         accuracy_list=score.accuracy_list,
         cards=score.cards,
         times=times,
-        energy=EnergyPart(**{name: getattr(energy, name) for name in EnergyPart.__struct_fields__}),
+        energy=ran.energy,
     )
 
 
@@ -183,13 +183,20 @@ def _failure(outcome: JobOutcome) -> str:
     return "\n          ".join([*lines, *_last_lines(outcome.logs)])
 
 
+def _end_of(log: Path) -> str:
+    """A log may have gigabytes."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LAST_BYTES))
+            return file.read(_LAST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def _last_lines(logs: tuple[str, ...]) -> list[str]:
     """The end of the first worker's log that says anything."""
     for log in logs:
-        try:
-            lines = Path(log).read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            continue
+        lines = _end_of(Path(log)).splitlines()
         if lines:
             return [f"| {line[:200]}" for line in lines[-_LAST_LINES:]]
     return []

@@ -39,6 +39,8 @@ class Times(Part, frozen=True):
 
 
 class EnergyPart(Part, frozen=True):
+    """Made by energy.py; null where nothing on that machine tells."""
+
     source: str | None = None
     samples: int = 0
     cards: int | None = None

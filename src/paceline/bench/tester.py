@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from paceline.bench.sending import RESULTS, Report
 from paceline.errors import PacelineError
-from paceline.report.whole import write_whole
 from paceline.web.security import Guard, Rules
+from paceline.whole import write_whole
 
 LARGEST = 16 << 20
 """Bytes of one result."""

@@ -15,8 +15,8 @@ from paceline.checkpoint.dtypes import DType
 from paceline.checkpoint.frame import Frame, Wanted
 from paceline.errors import UsageError
 from paceline.storage.checksum import PART, part_size
-from paceline.storage.file import FileStore, explained, partial_name
-from paceline.storage.store import FullError, Item, Store
+from paceline.storage.file import FileStore, explained
+from paceline.storage.store import FullError, Item, Store, partial_name
 
 _WRITE = 1 << 20
 FORMATS = (ckpt.FORMAT, safetensors.FORMAT)

@@ -42,7 +42,7 @@ from paceline.cli.language import Language, is_chinese
 from paceline.errors import PacelineError, UsageError
 from paceline.jobs import LogPiece
 from paceline.jobs.description import BackendName
-from paceline.report.whole import write_whole
+from paceline.whole import write_whole
 
 bench = typer.Typer(
     help="Run a benchmark: prepare, run, collect, score; compare with a baseline, report, remember, send.",

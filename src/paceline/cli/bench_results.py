@@ -24,7 +24,7 @@ from paceline.bench.sending import report_of, send
 from paceline.bench.tester_config import load_tester, read_object
 from paceline.cli.language import Language, is_chinese
 from paceline.errors import PacelineError, UsageError
-from paceline.report.whole import write_whole
+from paceline.whole import write_whole
 
 WORSE = 5
 """Exit code of a run that is worse than its baseline."""
@@ -75,6 +75,8 @@ def history(
     known = recall(store, name=name)
     for warning in known.warnings:
         typer.echo(f"paceline: {warning}", err=True)
+    if name is not None and not known.results:
+        raise UsageError(f"{name}: nothing of that name was benchmarked here", hint="paceline bench history lists all")
     write(json_file, msgspec.json.encode(known.results).decode() + "\n")
     page = history_page(known.results, "zh" if is_chinese(lang) else "en")
     show(page, markdown_file, html_file, silent=json_file == STDOUT)

@@ -17,6 +17,7 @@ from paceline.cli.moving import progress_bar
 from paceline.cli.resume_point import resume_point
 from paceline.errors import PacelineError, UsageError
 from paceline.storage.report import OnProgress
+from paceline.whole import whole_file
 
 if TYPE_CHECKING:
     from paceline.checkpoint.files import Place
@@ -68,7 +69,7 @@ def transform(
     ] = None,
     prefix: Annotated[str, typer.Option("--prefix", help="Files become rank_N/{prefix}N.ckpt.")] = "checkpoint_",
     rank: Annotated[
-        list[int] | None, typer.Option("--rank", help="Only this rank of the target; again for more.")
+        list[int] | None, typer.Option("--rank", min=0, help="Only this rank of the target; again for more.")
     ] = None,
     format: As = None,
     step: Step = None,
@@ -84,7 +85,7 @@ def transform(
 ) -> None:
     """Cut a checkpoint anew for another parallel layout: in constant memory, resumable, each file whole or not at all.
 
-    Example:  paceline checkpoint transform --src_ckpt_strategy strategy/ --dst_ckpt_strategy tp4.ckpt
+    Example:  paceline checkpoint transform --src_ckpt_strategy strategy/ --dst_ckpt_strategy tp4.ckpt \\
               --src_ckpt_dir output/checkpoint --dst_ckpt_dir output/tp4
     """
     from paceline.checkpoint.transform import Request
@@ -134,7 +135,7 @@ def strategy(
     A rule says for each axis of a parameter which device axis cuts it ("-" for none, "dp+tp" for both); the first
     that fits counts, parameters without one are whole on every rank. "opt" shards optimizer states over replicas.
 
-    Example:  paceline checkpoint strategy dp=2,tp=2 --like output/checkpoint -o strategy.ckpt
+    Example:  paceline checkpoint strategy dp=2,tp=2 --like output/checkpoint -o strategy.ckpt \\
               --rule "*.wq.weight: tp,-" --rule "*.wo.weight: -,tp"
     """
     from paceline.checkpoint.choice import parse_step
@@ -179,7 +180,9 @@ def merge_lora(
     with progress_bar("merging") as show:
         options = _options(memory, workers, overwrite, show)
         outcome = run(
-            Request(source, target, strategy, step=step, format=format.value if format else None, options=options),
+            Request(
+                source, target, strategy, step=step, once=once, format=format.value if format else None, options=options
+            ),
             scaling,
         )
     _tell(outcome, as_json)
@@ -295,7 +298,10 @@ def size(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if not found:
         raise UsageError(f"{text}: is no size", hint="examples: 512M, 1G")
-    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+    bytes_ = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+    if not bytes_:
+        raise UsageError(f"{text}: is nothing", hint="examples: 512M, 1G")
+    return bytes_
 
 
 def _options(memory: str, workers: int | None, overwrite: bool, show: OnProgress) -> Options:
@@ -388,7 +394,5 @@ def _lines(path: Path) -> list[str]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    from paceline.storage.checksum import md5
-    from paceline.storage.file import FileStore
-
-    FileStore(path.absolute().parent).write(path.name, data, md5(data))
+    with whole_file(path) as beside:
+        beside.write_bytes(data)

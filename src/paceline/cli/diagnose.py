@@ -23,7 +23,7 @@ from paceline.report.data import ReportData, report_data
 from paceline.report.html import render_html, write_html
 from paceline.report.masking import masked
 from paceline.report.terminal import print_diagnosis
-from paceline.report.whole import write_whole
+from paceline.whole import write_whole
 
 USUAL_PLACE = Path("paceline-report")
 _STDOUT = Path("-")
@@ -35,6 +35,8 @@ def diagnose(
         Path | None,
         typer.Option(
             "--out",
+            "--output",
+            "-o",
             help="Directory for report.html and diagnosis.json.  [default: paceline-report, unless --json or --html]",
         ),
     ] = None,
@@ -148,7 +150,10 @@ def _chosen_steps(step: int | None, steps: str | None) -> tuple[int, ...] | None
         return (step,)
     if steps is None:
         return None
-    low, _, high = steps.partition("-")
-    if not (low.isdecimal() and (high or low).isdecimal()) or int(high or low) - int(low) > 1_000_000:
+    low, dash, high = steps.partition("-")
+    last = high if dash else low
+    if not (low.isdecimal() and last.isdecimal()) or int(last) - int(low) > 1_000_000:
         raise UsageError(f"--steps {steps}: not a step or a range of steps", hint="example: 3-9")
-    return tuple(range(int(low), int(high or low) + 1))
+    if int(last) < int(low):
+        raise UsageError(f"--steps {steps}: the first step comes after the last", hint=f"example: {last}-{low}")
+    return tuple(range(int(low), int(last) + 1))

@@ -200,7 +200,9 @@ def import_(
         str, typer.Option("--code-dir", "--local_code_path", help="The code on this machine.")
     ] = "code",
     version: Annotated[Version | None, typer.Option("--version", "--modelarts_version", help="Which session.")] = None,
-    single_server_mode: Annotated[bool, typer.Option("--single-server-mode", "--single_server_mode")] = False,
+    single_server_mode: Annotated[
+        bool, typer.Option("--single-server-mode", "--single_server_mode", help="Every node trains alone.")
+    ] = False,
     save_keys: Annotated[bool, typer.Option("--save-keys", help="Its keys into the 0600 access file.")] = False,
 ) -> None:
     """Turn ais-bench's modelarts_config.py into job.yaml without running it; keys are never written there.
@@ -210,7 +212,7 @@ def import_(
     from paceline.jobs.importing import as_yaml, description_of, left_out
     from paceline.jobs.importing import save_keys as save
     from paceline.jobs.original_config import read_original
-    from paceline.report.whole import write_whole
+    from paceline.whole import write_whole
 
     if output.exists():
         raise UsageError(f"{output}: is there already", hint="give another name with --output")

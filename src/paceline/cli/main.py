@@ -12,10 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from paceline import __version__
+from paceline.cli.helping import WIDTH, Command, Commands
 from paceline.errors import PacelineError
 
 COMMANDS = (
     "diagnose",
+    "breakdown",
     "what-if",
     "compare",
     "serve",
@@ -44,7 +46,7 @@ COMMANDS = (
 )
 """Each is the function, or the Typer of subcommands, of that name in the module of that name."""
 
-_READ_ONLY = frozenset({"diagnose", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb"})
+_READ_ONLY = frozenset({"diagnose", "breakdown", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb"})
 PASS_ON = {
     "launch": {"ignore_unknown_options": True, "allow_interspersed_args": False},
     "run-profiled": {"ignore_unknown_options": True, "allow_interspersed_args": False},
@@ -62,14 +64,18 @@ def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
+        cls=Commands,
+        context_settings={"max_content_width": WIDTH},
     )
     app.callback()(_options)
     for name in commands:
         command = command_of(name)
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
+            for each in command.registered_commands:
+                each.cls = Command
+            app.add_typer(command, name=name, cls=Commands)
         else:
-            app.command(name, context_settings=PASS_ON.get(name))(command)
+            app.command(name, cls=Command, context_settings=PASS_ON.get(name))(command)
     return app
 
 
@@ -102,10 +108,11 @@ def main() -> None:
         if code:
             # Typer returns the code of an Exit, and 130 for Ctrl-C, instead of raising.
             raise KeyboardInterrupt if code == 130 else SystemExit(code)
+        sys.stdout.flush()  # here, where somebody hears that the disk is full or the reader has gone
     except PacelineError as error:
         if os.environ.get("PACELINE_DEBUG"):
             raise
-        _say(f"paceline: {error}")
+        _say(f"paceline: {_with_place(error)}")
         if error.hint:
             _say(f"          {error.hint}")
         sys.exit(error.exit_code)
@@ -117,7 +124,19 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output (head, less) went away: nothing is wrong, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_stdout_go()
+    except OSError as error:
+        # Whatever place was meant: it has a name and a reason, and the traceback is for --debug.
+        if os.environ.get("PACELINE_DEBUG"):
+            raise
+        _let_stdout_go()
+        _say(f"paceline: {error.filename or 'stdout'}: {error.strerror or error}")
+        sys.exit(1)
+
+
+def _let_stdout_go() -> None:
+    """What could not be written is not tried again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _travel_light(named: list[str]) -> None:
@@ -126,6 +145,12 @@ def _travel_light(named: list[str]) -> None:
     if named and named[0] in _READ_ONLY:
         # Their matrices are tiny, and NumPy's idle threads spin. Nobody's training inherits this.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def _with_place(error: PacelineError) -> str:
+    """Readers say what is wrong with a file; here nobody else says which."""
+    file, text = getattr(error, "file", None), str(error)
+    return text if file is None or str(file) in text else f"{file}: {text}"
 
 
 def _say(text: str) -> None:

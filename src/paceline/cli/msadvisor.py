@@ -17,8 +17,8 @@ from paceline.errors import UsageError
 from paceline.report.data import report_data
 from paceline.report.html import write_html
 from paceline.report.msadvisor import Result, examine
-from paceline.report.whole import write_whole
 from paceline.run.run import Run
+from paceline.whole import write_whole
 
 
 def msadvisor(

@@ -13,7 +13,9 @@ import typer
 from paceline.cli.ranks import ranks_of
 from paceline.errors import PacelineError, UsageError
 from paceline.profiling.choosing import options_from
+from paceline.profiling.dynamic_config import Request
 from paceline.profiling.job import Job, Progress, ask, find_job, follow
+from paceline.profiling.options import ProfilerLevel
 from paceline.profiling.warning import collected
 
 profile = typer.Typer(help="Record steps of a running job: now, and without stopping it.", no_args_is_help=True)
@@ -30,7 +32,9 @@ def now(
     job: _Place,
     steps: Annotated[int, typer.Option(min=1, help="How many steps.")] = 5,
     ranks: Annotated[str | None, typer.Option(help="Only these ranks, e.g. 0,8-15 (default: all).")] = None,
-    level: Annotated[str | None, typer.Option(help="LevelNone, Level0, Level1 or Level2.")] = None,
+    level: Annotated[
+        ProfilerLevel | None, typer.Option(help="How much of each kernel is recorded.  [default: the job's]")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any other field, e.g. --set with_stack=true.")
     ] = None,
@@ -43,7 +47,7 @@ def now(
     Example:  paceline profile now --job runs/llama/dynamic --steps 5 --ranks 0,8
     """
     found = find_job(job)
-    fields = {"analyse": analyse, "analyse_mode": 0 if analyse else -1, **_fields(level, set_ or [])}
+    fields = {"analyse": analyse, "analyse_mode": 0 if analyse else -1, **_fields(level and level.value, set_ or [])}
     chosen = ranks_of(ranks) if ranks else []
     for attempt in range(_ATTEMPTS):
         request = ask(found, steps, ranks=chosen, fields=fields, margin=2.0**attempt)
@@ -76,7 +80,7 @@ def status(job: _Place, as_json: _Json = False) -> None:
     _print(as_json, {"ranks": [asdict(state) for state in states]}, lines)
 
 
-def _followed(job: Job, request: Any) -> Progress:
+def _followed(job: Job, request: Request) -> Progress:
     last = None
     for progress in follow(job, request):
         last = progress

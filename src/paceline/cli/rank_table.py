@@ -105,22 +105,25 @@ def _read(path: Path) -> tuple[TableEntry, ...]:
 
     try:
         return read_rank_table(path)
-    except FileNotFoundError:
-        raise UsageError(f"{path}: no such file") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {os.strerror(error.errno or 0)}") from error
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from error
 
 
 def _devices(text: str) -> list[int]:
     """0-7, 0,2,4; and hccl_tools' half-open [0,8)."""
-    if half_open := re.fullmatch(r"\[(\d{1,3}),(\d{1,3})\)", text.replace(" ", "")):
-        return list(range(int(half_open[1]), int(half_open[2])))
     found: list[int] = []
-    for part in text.split(","):
+    half_open = re.fullmatch(r"\[(\d{1,3}),(\d{1,3})\)", text.replace(" ", ""))
+    if half_open:
+        found = list(range(int(half_open[1]), int(half_open[2])))
+    for part in () if half_open else text.split(","):
         match = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", part.strip())
         if not match:
             raise UsageError(f"devices {text!r}", hint="as in 0-7, 0,2,4 or [0,8)")
         found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    if not found:
+        raise UsageError(f"devices {text!r} are none", hint="the smaller number first: 0-7")
     return found
 
 
@@ -138,7 +141,7 @@ def _ports(path: Path, devices: list[int]) -> list[str]:
 
 
 def _out(text: str, output: Path | None) -> None:
-    from paceline.report.whole import write_whole
+    from paceline.whole import write_whole
 
     if output is None:
         typer.echo(text, nl=False)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +12,18 @@ from typing import Any, BinaryIO
 
 import duckdb
 import msgspec
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.table import Table
+from rich.text import Text
 
-from paceline.errors import UsageError
+from paceline.errors import PacelineError, UsageError
 from paceline.tables import TABLES
+from paceline.whole import whole_file
 
 _MOMENTS = {"start", "end", "time"}
 _CHUNK = 10_000
+_SHORTEST = 8  # characters of a text column that is cut
 
 
 @dataclass(frozen=True)
@@ -55,21 +57,19 @@ def write_rows(rows: Rows, *, format: str, output: Path | None, limit: int) -> N
 
 
 def _write_file(rows: Rows, format: str, output: Path) -> None:
-    if not output.parent.is_dir():
-        raise UsageError(f"{output.parent}: no such directory")
-    descriptor, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
-    temporary = Path(name)
-    try:
+    with whole_file(output) as path:
         if format == "parquet":
-            os.close(descriptor)
-            rows.relation.write_parquet(str(temporary), compression="zstd")
+            _write_parquet(rows, path)
         else:
-            with os.fdopen(descriptor, "wb") as out:
+            with path.open("wb") as out:
                 _stream(rows, "csv" if format == "pretty" else format, out)
-        temporary.chmod(0o644)
-        os.replace(temporary, output)
-    finally:
-        temporary.unlink(missing_ok=True)
+
+
+def _write_parquet(rows: Rows, path: Path) -> None:
+    try:
+        rows.relation.write_parquet(str(path), compression="zstd")
+    except duckdb.IOException as error:
+        raise PacelineError(f"{path}: cannot be written: {error}") from error
 
 
 def _stream(rows: Rows, format: str, out: BinaryIO) -> None:
@@ -101,30 +101,60 @@ def _stream_csv(rows: Rows, out: BinaryIO) -> None:
 
 def _print_pretty(rows: Rows, limit: int) -> None:
     """Columns without a single value are left out; times in ms, moments counted from the first one shown."""
-    relation, table = rows.relation, rows.table
+    relation, names = rows.relation, rows.relation.columns
     shown = relation.limit(limit).fetchall() if limit else relation.fetchall()
-    names = relation.columns
-    units = [_unit(table, name) for name in names]
-    origin = min(
-        (row[i] for row in shown for i, name in enumerate(names) if _is_moment(name, units[i], row[i])), default=0
-    )
     filled = [i for i in range(len(names)) if any(row[i] is not None for row in shown)] or list(range(len(names)))
-    grid = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
-    for i in filled:
-        right = any(isinstance(row[i], (int, float)) for row in shown)
-        grid.add_column(
-            _header(names[i], units[i]), justify="right" if right else "left", no_wrap=True, overflow="ellipsis"
-        )
-    for row in shown:
-        grid.add_row(*(_cell(row[i], names[i], units[i], origin) for i in filled))
-    console = Console(width=None if sys.stdout.isatty() else 240, highlight=False)
-    console.print(grid)
+    columns = _columns(shown, [(i, names[i], _unit(rows.table, names[i])) for i in filled])
+    width = Console().width if sys.stdout.isatty() else 240
+    console = Console(width=max(width, _fit(columns, width)), highlight=False)
+    console.print(_grid(columns), soft_wrap=True)
     total = rows.count() if limit and len(shown) == limit else len(shown)
-    hidden = [names[i] for i in range(len(names)) if i not in filled]
+    hidden = [name for i, name in enumerate(names) if i not in filled]
     notes = [f"{len(shown):,} of {total:,} rows" + ("" if len(shown) == total else " (--limit 0 for all)")]
     if hidden:
         notes.append(f"unknown in this recording: {', '.join(hidden)}")
     console.print(" · ".join(notes), style="dim", soft_wrap=True)
+
+
+@dataclass
+class _Column:
+    header: str
+    cells: list[str]
+    is_number: bool
+    width: int
+
+
+def _columns(shown: list[tuple[Any, ...]], chosen: list[tuple[int, str, str]]) -> list[_Column]:
+    """The columns of these places, names and units, as texts."""
+    moments = (row[i] for row in shown for i, name, unit in chosen if _is_moment(name, unit, row[i]))
+    origin = min(moments, default=0)
+    columns = []
+    for i, name, unit in chosen:
+        header, cells = _header(name, unit), [_cell(row[i], name, unit, origin) for row in shown]
+        is_number = any(isinstance(row[i], (int, float)) for row in shown)
+        columns.append(_Column(header, cells, is_number, max(map(cell_len, [*header.split("\n"), *cells]))))
+    return columns
+
+
+def _fit(columns: list[_Column], width: int) -> int:
+    """Shorten texts, the longest first, until the rest fits: a number that is cut is a wrong number. Returns the width."""
+    texts = [column for column in columns if not column.is_number]
+    while sum(column.width + 2 for column in columns) - 2 > width:
+        longest = max(texts, key=lambda column: column.width, default=None)
+        if longest is None or longest.width <= _SHORTEST:
+            break
+        longest.width -= 1
+    return sum(column.width + 2 for column in columns) - 2
+
+
+def _grid(columns: list[_Column]) -> Table:
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        justify: JustifyMethod = "right" if column.is_number else "left"
+        grid.add_column(column.header, justify=justify, no_wrap=True, overflow="ellipsis", width=column.width)
+    for row in zip(*(column.cells for column in columns), strict=True):
+        grid.add_row(*map(Text, row))
+    return grid
 
 
 def _unit(table: str | None, name: str) -> str:
@@ -153,7 +183,7 @@ def _cell(value: Any, name: str, unit: str, origin: int) -> str:
         return f"{value / 1e6:,.3f}"
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
-    return str(value).replace("[", "\\[") if isinstance(value, str) else str(value)
+    return str(value)
 
 
 def format_rows(names: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int]) -> Table:

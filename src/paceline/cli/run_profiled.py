@@ -13,23 +13,30 @@ from paceline.cli.ranks import ranks_of
 from paceline.errors import UsageError
 from paceline.profiling.environment import VARIABLE, read_options, spelled
 from paceline.profiling.launch import run
+from paceline.profiling.options import ProfilerLevel
 
 
 def run_profiled(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="What to run, e.g. python train.py.")],
-    output: Annotated[str | None, typer.Option("--output", "-o", help="Where recordings go (default ./data).")] = None,
-    start_step: Annotated[int | None, typer.Option(help="First step to record, from 1.")] = None,
-    stop_step: Annotated[int | None, typer.Option(help="Last step to record.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Where recordings go.  [default: ./data]")
+    ] = None,
+    start_step: Annotated[int | None, typer.Option(min=1, help="First step to record, from 1.")] = None,
+    stop_step: Annotated[int | None, typer.Option(min=1, help="Last step to record.")] = None,
     ranks: Annotated[str | None, typer.Option(help="Only these ranks, e.g. 0,8-15.")] = None,
-    level: Annotated[str | None, typer.Option(help="LevelNone, Level0, Level1 or Level2.")] = None,
+    level: Annotated[
+        ProfilerLevel | None, typer.Option(help="How much of each kernel is recorded.  [default: Level0]")
+    ] = None,
 ) -> None:
     """Run COMMAND with its torch or MindSpore training profiled, without touching the script.
 
-    MS_PROFILER_OPTIONS may hold more of the Profiler's parameters (JSON; "start" must be true); the options above come
-    before it. Steps are those of the optimizer or of Model.train; without steps the whole run is recorded.
+    MS_PROFILER_OPTIONS may hold more of the Profiler's parameters (JSON; "start" must be true); options given here
+    come before it. Steps are those of the optimizer or of Model.train; without steps the whole run is recorded.
 
     Example:  paceline run-profiled --start-step 2 --stop-step 5 python train.py --epochs 1
     """
+    if start_step and stop_step and stop_step < start_step:
+        raise UsageError(f"--stop-step {stop_step} lies before --start-step {start_step}")
     asked = _from_environment()
     asked.update(
         (name, value)
@@ -38,7 +45,7 @@ def run_profiled(
             ("start_step", start_step),
             ("stop_step", stop_step),
             ("ranks", ranks_of(ranks) if ranks else None),
-            ("profiler_level", level),
+            ("profiler_level", level and level.value),
         )
         if value is not None
     )

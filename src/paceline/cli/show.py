@@ -27,7 +27,7 @@ def show(
     table: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(TABLE_NAMES)}.")] = None,
     format: Annotated[Format, typer.Option("--format", "-f", help="How rows are written.")] = Format.pretty,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Rows that pretty shows; 0 = all.")] = 40,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows that pretty shows; 0 = all.")] = 40,
     lang: Annotated[Language, typer.Option("--lang", help="Language of the overview.")] = Language.auto,
     store: StoreOption = None,
     workers: WorkersOption = None,

@@ -43,12 +43,15 @@ def simulate(
     if "list" in (fault or []):
         typer.echo("\n".join(f"{kind.usage:42} {kind.about}" for kind in simulator.KINDS))
         return
+    if dp is None:
+        dp = max(1, hosts * devices // max(1, tp * pp))
     spec = simulator.ClusterSpec(
-        hosts=hosts, devices=devices, dp=dp or max(1, hosts * devices // (tp * pp)), tp=tp, pp=pp, steps=steps,
+        hosts=hosts, devices=devices, dp=dp, tp=tp, pp=pp, steps=steps,
         layers=layers, micro_batches=micro_batches, seed=seed, detail_ranks=detail_ranks, clock_skew=clock_skew,
         declare_groups=declare_groups,
     )  # fmt: skip
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("writing ranks", total=spec.world)
         simulator.simulate(
             out, spec, fault or [], layout, progress=lambda done, total: bar.update(task, completed=done, total=total)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 import paceline
-from paceline.run.index import Progress, Reading
-from paceline.run.run import Run
+
+if TYPE_CHECKING:
+    from paceline.run.index import Progress, Reading
+    from paceline.run.run import Run
 
 Source = Annotated[Path, typer.Argument(help="Directory (or file) of profiles, any format, any depth.")]
 StoreOption = Annotated[
@@ -31,24 +33,28 @@ EngineOption = Annotated[
 
 @contextmanager
 def opened(source: Path, store: str | Path | None, workers: int | None, engine: str | None = None) -> Iterator[Run]:
-    """A Run that shows on stderr how far reading is, and says at the end what was odd."""
-    console = Console(stderr=True)
+    """A Run that shows on stderr how far reading is."""
     cores = workers or os.cpu_count() or 1
     with (
-        _shown(console) if console.is_terminal else nullcontext() as advance,
+        progress_shown() as advance,
         paceline.open(source, store=store, workers=cores, engine=engine, progress=advance) as run,
     ):
         yield run
 
 
 @contextmanager
-def _shown(console: Console) -> Iterator[Progress]:
-    # Imported here: a fiftieth of a second that nobody sees unless there is a terminal.
+def progress_shown() -> Iterator[Progress | None]:
+    """Bars on stderr, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    # Imported here: a twentieth of a second that nobody sees unless there is a terminal.
+    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
 
     columns = ("reading", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TextColumn("{task.description}"))
-    with Bars(*columns, TimeRemainingColumn(), console=console, transient=True) as bars:
+    with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("", total=None, visible=False)
 
         def show(now: Reading) -> None:
@@ -60,6 +66,8 @@ def _shown(console: Console) -> Iterator[Progress]:
 
 def say_warnings(run: Run, *, most: int = 12) -> None:
     """Warnings on stderr, one line each."""
+    from rich.console import Console
+
     console = Console(stderr=True, highlight=False)
     warnings = run.warnings
     for warning in warnings[:most]:

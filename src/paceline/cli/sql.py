@@ -17,7 +17,7 @@ def sql(
     query: Annotated[str, typer.Argument(help="A SELECT in DuckDB's SQL over the tables of `paceline show`.")],
     format: Annotated[Format, typer.Option("--format", "-f", help="How rows are written.")] = Format.pretty,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Rows that pretty shows; 0 = all.")] = 40,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows that pretty shows; 0 = all.")] = 40,
     store: StoreOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = None,

@@ -114,7 +114,7 @@ class _Alerts:
 @contextmanager
 def _screen(plain: bool, top: int) -> Iterator[_Show]:
     """A table that stays in its place on a terminal, a line per look elsewhere."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     show = _Show(console, top)
     if plain or not console.is_terminal:
         show.table = plain

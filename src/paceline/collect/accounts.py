@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,8 @@ from paceline.storage.secret import Secret
 from paceline.storage.ssh_connection import Login
 
 _log = logging.getLogger("paceline")
+_NAME = re.compile(r"[\w.:%\[\]-]{1,255}")
+"""Host names and addresses: it goes into host_ips_mapping.txt, one to a line."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,11 @@ def read_accounts(path: Path) -> list[Host]:
         accounts = msgspec.json.decode(path.read_bytes(), type=_Accounts)
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file", hint="the account file of the cluster's hosts") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint="the account file of the cluster's hosts") from None
     except msgspec.DecodeError as error:
         raise UsageError(f"{path}: {error}", hint='expected {"cluster": {"10.0.0.1": {"user": …}}}') from None
-    hosts = [_host(name, number, account) for number, (name, account) in enumerate(accounts.cluster.items(), 1)]
+    hosts = [_host(path, name, number, account) for number, (name, account) in enumerate(accounts.cluster.items(), 1)]
     if any(host.login.password for host in hosts) and stat.S_IMODE(path.stat().st_mode) & 0o077:
         _log.warning("%s: others can read these passwords; chmod 600 it, or use keys", path)
     return hosts
@@ -85,10 +90,17 @@ def with_login(
     ]
 
 
-def _host(name: str, number: int, account: _Account) -> Host:
+def _host(path: Path, name: str, number: int, account: _Account) -> Host:
     password = account.passwd or account.pd
-    port = int(account.port) if account.port not in (None, "") else None
-    return Host(name, number, account.user or None, port, Login(Secret(password) if password else None))
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{path}: {name!r} is no host", hint="an address or a name, without spaces")
+    port = str(account.port or "")
+    if port and not (port.isdecimal() and 0 < int(port) < 65_536):
+        # Not repeated: a line filled in wrongly may hold the password here.
+        raise UsageError(f"{path}: {name}: its port is no port", hint="a number from 1 to 65535")
+    return Host(
+        name, number, account.user or None, int(port) if port else None, Login(Secret(password) if password else None)
+    )
 
 
 def mapping_text(hosts: Sequence[Host]) -> str:

@@ -27,6 +27,11 @@ def add_groups(groups: Iterable[ProcessGroup], head: Head, sink: Sink) -> None:
         sink.add("groups", {"group": names, "kind": kinds, "index": indices, "rank": ranks})
 
 
+def has_stages(groups: Iterable[ProcessGroup]) -> bool:
+    """Whether ranks of a pipeline's stages are among them."""
+    return any(_kind(group, world=0) == "pp" and len(group.ranks) > 1 for group in groups)
+
+
 def groups_in_events(sink: Sink) -> list[ProcessGroup]:
     """Process groups as the arguments of collectives spell them; torch cuts off long lists of ranks ("0, 1, ...")."""
     rows = sink.connection.execute(

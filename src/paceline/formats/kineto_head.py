@@ -35,6 +35,7 @@ _ASCEND_NAME = re.compile(
 _TIME = re.compile(rb'"ts"\s*:\s*"?(\d{6,16})(?:\.(\d{1,3}))?')
 _RANK_IN_PATH = re.compile(r"rank[-_ ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _RANK_AT_END = re.compile(r"[-_.](\d{1,5})(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
+_HOST_AND_PROCESS = re.compile(r"([A-Za-z0-9][A-Za-z0-9.-]{0,252})_(\d{2,7})\.\d{13,19}\.pt\.trace\.json")
 _TIME_IN_NAME = re.compile(r"\.(\d{13,19})\.pt\.trace\.json")
 
 
@@ -89,7 +90,9 @@ def read_trace_head(file: File) -> Head:
     return Head(
         rank=_rank_in_name(file.relative) if rank is None else rank,
         world=world if 0 < world < MAX_RANKS else 0,
-        host=_piece(pieces, "host_name", str, notes) or _piece(pieces, "hostname", str, notes),
+        host=_piece(pieces, "host_name", str, notes)
+        or _piece(pieces, "hostname", str, notes)
+        or _host_in_name(file.name, world),
         base=base if 0 < base < 1 << 62 else 0,
         groups=tuple(_piece(info, "pg_config", list[ProcessGroup], notes) or ()),
         recorded=_recorded(file, base),
@@ -121,6 +124,17 @@ def _rank_in_name(relative: str) -> int | None:
     """
     named = _RANK_IN_PATH.findall(relative) or _RANK_AT_END.findall(relative)
     return int(named[-1]) if named else None
+
+
+def _host_in_name(name: str, world: int) -> str | None:
+    """From torch's own file names, HOST_PID.TIME.pt.trace.json; small numbers are ranks that somebody put there.
+
+    >>> _host_in_name("node02_10008.1794893025574784796.pt.trace.json", 16)
+    'node02'
+    >>> _host_in_name("worker_3.1794893025574784796.pt.trace.json", 16)
+    """
+    named = _HOST_AND_PROCESS.match(name)
+    return named[1] if named and int(named[2]) > max(world, 1) else None
 
 
 def _recorded(file: File, base: int) -> str:

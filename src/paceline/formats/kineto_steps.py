@@ -12,6 +12,8 @@ all clipped to the step. In a trace without a device, operators compute and the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from paceline.formats.intervals import Times, union
@@ -58,33 +60,48 @@ def read_steps(sink: Sink) -> None:
     if not sink.wants("steps"):
         return
     steps = sink.connection.execute('SELECT step, start, "end" FROM kineto_steps ORDER BY start').fetchnumpy()
-    begin, end = steps["start"].astype(np.int64), steps["end"].astype(np.int64)
+    bounds = Steps(steps["step"], steps["start"].astype(np.int64), steps["end"].astype(np.int64))
     compute, talk = _busy(sink)
+    sink.add("steps", split_steps(bounds, compute, talk, _intervals(_LOADING, sink)))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Where each step begins and ends, in the order of beginning."""
+
+    step: Times
+    start: Times
+    end: Times
+
+
+Intervals = tuple[Times, Times]
+"""Starts and ends."""
+
+
+def split_steps(steps: Steps, compute: Intervals, talk: Intervals, loading: Intervals) -> dict[str, Times | None]:
+    """The columns of `steps`, as worked out above."""
+    begin, end = steps.start, steps.end
     computing = union(*compute).covered(begin, end)
     communication = union(*talk).covered(begin, end)
     either = union(np.concatenate((compute[0], talk[0])), np.concatenate((compute[1], talk[1])))
     busy = either.covered(begin, end)
     overlapped = computing + communication - busy
-    loading = _intervals(_LOADING, sink)
-    sink.add(
-        "steps",
-        {
-            "step": steps["step"],
-            "start": begin,
-            "end": end,
-            "duration": end - begin,
-            "data_wait": union(*loading).covered(begin, end) if len(loading[0]) else None,
-            "computing": computing,
-            "communication": communication,
-            "overlapped": overlapped,
-            "exposed": communication - overlapped,
-            "free": end - begin - busy,
-            "preparing": either.first_inside(begin, end) - begin,
-        },
-    )
+    return {
+        "step": steps.step,
+        "start": begin,
+        "end": end,
+        "duration": end - begin,
+        "data_wait": union(*loading).covered(begin, end) if len(loading[0]) else None,
+        "computing": computing,
+        "communication": communication,
+        "overlapped": overlapped,
+        "exposed": communication - overlapped,
+        "free": end - begin - busy,
+        "preparing": either.first_inside(begin, end) - begin,
+    }
 
 
-def _busy(sink: Sink) -> tuple[tuple[Times, Times], tuple[Times, Times]]:
+def _busy(sink: Sink) -> tuple[Intervals, Intervals]:
     """Intervals of computing and of communication."""
     [(work,)] = sink.connection.execute("SELECT count(*) FROM kineto_device").fetchall()
     if work:
@@ -93,6 +110,6 @@ def _busy(sink: Sink) -> tuple[tuple[Times, Times], tuple[Times, Times]]:
     return _intervals(_OPERATORS, sink), _intervals("SELECT start, start + duration AS end FROM kineto_talk", sink)
 
 
-def _intervals(query: str, sink: Sink) -> tuple[Times, Times]:
+def _intervals(query: str, sink: Sink) -> Intervals:
     columns = sink.connection.execute(query).fetchnumpy()
     return columns["start"].astype(np.int64), columns["end"].astype(np.int64)

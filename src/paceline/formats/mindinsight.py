@@ -22,7 +22,6 @@ import msgspec
 from paceline.formats.hccl_execution import Neighbours
 from paceline.formats.mindinsight_groups import Pipeline, agreed, neighbours, read_link_ends
 from paceline.formats.mindinsight_places import CLUSTER, Owner, Place, find_places
-from paceline.formats.mindinsight_sections import Rank, sections_of
 from paceline.formats.mindinsight_steps import stage_of
 from paceline.formats.reader import Part
 from paceline.storage.tree import File, Tree, parent_of
@@ -88,6 +87,9 @@ class MindInsight:
             yield from self._parts(members, places)
 
     def _parts(self, members: dict[Owner, _Found], places: Mapping[Owner, Place]) -> Iterator[Part]:
+        # A dozen modules, for recordings that are really of this format.
+        from paceline.formats.mindinsight_sections import Rank, sections_of
+
         infos = {owner: _read_info(files.info) for owner, files in members.items()}
         pipeline = agreed(files.split[1] if files.split else infos[owner].pipeline for owner, files in members.items())
         near = _neighbours(members, places, pipeline)

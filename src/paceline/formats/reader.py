@@ -21,13 +21,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline.storage.tree import File, Tree
+
+if TYPE_CHECKING:
+    import duckdb
 
 Values = Sequence[Any] | NDArray[np.generic]
 

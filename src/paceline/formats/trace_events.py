@@ -16,12 +16,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-import duckdb
 import msgspec
 
 from paceline.errors import FormatError
+
+if TYPE_CHECKING:
+    import duckdb
 
 MAX_UNPACKED = 64 << 30
 """A gzip file that unpacks to more than this is refused: no recording of one rank is that large."""
@@ -29,10 +31,12 @@ MAX_RATIO = 500
 """Real traces pack 10 to 60 times; a bomb packs a thousand times."""
 
 _BLOCK = 8 << 20
+_PIECE = 2 << 20
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 _PACKED = 64 << 10
 """Bytes unpacked at once: at most a thousand times as many come out."""
 _MAX_EVENT = 16 << 20
-"""DuckDB allocates twice this per thread before it reads the first event."""
+"""No event is larger."""
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(.)')
 _MAX_TAIL = 16 << 20
 """What follows the events is metadata: kilobytes."""
@@ -67,7 +71,7 @@ def trace_query(
 ) -> Iterator[tuple[str, str]]:
     """The SELECT behind `load_trace` and its one parameter, for rows that need not be kept."""
     with _as_array(path) as array:
-        yield _select(args or {}, _NUMBERS if _times_are_numbers(array) else _TEXT, phases), str(array)
+        yield _select(args or {}, _NUMBERS if _times_are_numbers(array) else _TEXT, phases, _largest(array)), str(array)
 
 
 def load_counters(connection: duckdb.DuckDBPyConnection, path: Path, *, table: str = "counters") -> None:
@@ -81,7 +85,7 @@ def load_counters(connection: duckdb.DuckDBPyConnection, path: Path, *, table: s
             f"""
             CREATE OR REPLACE TEMP TABLE "{table}" AS
             WITH events AS (
-                FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_MAX_EVENT},
+                FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_largest(array)},
                     columns = {{
                         ph: 'VARCHAR', name: 'VARCHAR', ts: '{times.type}', args: 'MAP(VARCHAR, DOUBLE)'}})
             ), samples AS (
@@ -115,7 +119,12 @@ _TEXT = _Times(
 """Exact to the nanosecond where the file has strings, as Ascend's do; these have three decimals, mostly."""
 
 
-def _select(args: Mapping[str, str], times: _Times, phases: str | None) -> str:
+def _largest(array: Path) -> int:
+    """How large an event may be. DuckDB allocates twice this per thread, and touches it all, before it reads the first."""
+    return min(_MAX_EVENT, max(array.stat().st_size, 1 << 20))
+
+
+def _select(args: Mapping[str, str], times: _Times, phases: str | None, largest: int) -> str:
     fields = ", ".join(f'"{key}" VARCHAR' for key in sorted(set(args.values())))
     struct = f", args: 'STRUCT({fields})'" if fields else ""
     chosen = f"WHERE ph IN ({', '.join(repr(phase) for phase in phases)})" if phases else ""
@@ -126,7 +135,7 @@ def _select(args: Mapping[str, str], times: _Times, phases: str | None) -> str:
     picked = "".join(f', args."{key}" AS "{column}"' for column, key in args.items())
     return f"""
         SELECT ph, name, pid, tid, cat, id, {times.to_ns.format("ts")} AS ts, {_LENGTH} AS dur{picked}
-        FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {_MAX_EVENT}, columns = {{
+        FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = {largest}, columns = {{
             ph: 'VARCHAR', name: 'VARCHAR', pid: 'VARCHAR', tid: 'VARCHAR', cat: 'VARCHAR', id: 'VARCHAR',
             ts: '{times.type}', dur: 'DOUBLE'{struct}}}) AS event
         {chosen}
@@ -158,21 +167,27 @@ def _as_array(path: Path) -> Iterator[Path]:
 
 def unpack(path: Path, target: Path) -> Path:
     """Decompress a gzip file with a bound on what it may become."""
-    limit = min(MAX_UNPACKED, max(path.stat().st_size * MAX_RATIO, 64 << 20))
-    written = 0
-    try:
-        with target.open("wb") as out:
-            for block in _unpacked(path):
-                written += len(block)
-                if written > limit:
-                    raise FormatError(f"unpacks to more than {limit >> 20:,} MiB; refused", file=path)
-                out.write(block)
-    except (EOFError, zlib.error) as error:
-        raise FormatError(f"damaged or cut-off gzip data ({error})", file=path) from error
+    with target.open("wb") as out:
+        for block in unpacked(path):
+            out.write(block)
     return target
 
 
-def _unpacked(path: Path) -> Iterator[bytes]:
+def unpacked(path: Path) -> Iterator[bytes]:
+    """A gzip file block by block, with a bound on what it may become."""
+    limit = min(MAX_UNPACKED, max(path.stat().st_size * MAX_RATIO, 64 << 20))
+    given = 0
+    try:
+        for block in _members(path):
+            given += len(block)
+            if given > limit:
+                raise FormatError(f"unpacks to more than {limit >> 20:,} MiB; refused", file=path)
+            yield block
+    except (EOFError, zlib.error) as error:
+        raise FormatError(f"damaged or cut-off gzip data ({error})", file=path) from error
+
+
+def _members(path: Path) -> Iterator[bytes]:
     """The gzip module gives 8 kB at a time, and spends as long on that as zlib on unpacking them."""
     with path.open("rb") as source:
         member, begun = zlib.decompressobj(wbits=31), False
@@ -187,6 +202,55 @@ def _unpacked(path: Path) -> Iterator[bytes]:
             packed = packed or source.read(_PACKED)
         if begun:
             raise EOFError("it ends in the middle")
+
+
+def event_pieces(path: Path, *, size: int = _PIECE, most: int = _MAX_EVENT) -> Iterator[bytes]:
+    """The events of a trace as JSON lists of about so many bytes each.
+
+    Cut where an event begins with its phase, as torch writes them: no string holds `{"ph"`, whose quotes would be escaped
+    there. A trace that is written otherwise comes in one piece, if it is no larger than `most`.
+    """
+    blocks = unpacked(path) if _is_gzip(path) else _blocks(path)
+    held, is_list = _after_bracket(blocks, path)
+    for block in blocks:
+        held += block
+        if len(held) >= size and (cut := _last_opening(held)):
+            yield b"[" + held[:cut].rstrip(b" \t\r\n,") + b"]"
+            held = held[cut:]
+        if len(held) > most:
+            raise FormatError("events do not begin with their phase: too large to be read in one piece", file=path)
+    end = len(held) if is_list else _end_of_array(held, 0)
+    if end is None:
+        raise FormatError("is cut off: the list of events does not end", file=path)
+    yield b"[" + held[:end]
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as source:
+        while block := source.read(1 << 20):
+            yield block
+
+
+def _after_bracket(blocks: Iterator[bytes], path: Path) -> tuple[bytes, bool]:
+    """What was read so far behind the "[" before the first event, and whether the file is a bare list."""
+    held = b""
+    for block in blocks:
+        held += block
+        text = held.lstrip(_BLANK)
+        if text.startswith(b"["):
+            return text[1:], True
+        if found := _ARRAY_KEY.search(text):
+            return text[found.end() :], False
+        if len(held) > _MAX_HEAD:
+            break
+    raise FormatError('has no "traceEvents" array', file=path)
+
+
+def _last_opening(events: bytes) -> int:
+    """Where the last event that begins with its phase begins; 0 when none does but the first."""
+    phase = events.rfind(b'"ph"')
+    before = events[max(0, phase - 64) : max(0, phase)].rstrip()
+    return max(0, phase - 64) + len(before) - 1 if before.endswith(b"{") else 0
 
 
 def read_head(path: Path, size: int = 65536) -> bytes:
@@ -228,7 +292,7 @@ def _is_gzip(path: Path) -> bool:
 
 def _starts_with_bracket(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+        return file.read(4096).lstrip(_BLANK).startswith(b"[")
 
 
 def _copy_array(path: Path, target: Path, *, named: Path) -> Path:
@@ -262,7 +326,7 @@ def _copy_range(source: BinaryIO, target: BinaryIO, start: int, end: int) -> Non
             start += len(block)
 
 
-def _end_of_array(data: mmap.mmap, start: int) -> int | None:
+def _end_of_array(data: mmap.mmap | bytes, start: int) -> int | None:
     """Offset behind the "]" that closes the array of events; None when there is none.
 
     The last key `"ph"` of a file stands in the last event. Of the "]" behind it, the first that leaves the well-formed
@@ -280,7 +344,7 @@ def _end_of_array(data: mmap.mmap, start: int) -> int | None:
     return None
 
 
-def _last_event(data: mmap.mmap, start: int) -> int:
+def _last_event(data: mmap.mmap | bytes, start: int) -> int:
     """Where the last key "ph" stands; where the array begins when it has no events."""
     position = len(data)
     while (position := data.rfind(b'"ph"', start, position)) >= 0:

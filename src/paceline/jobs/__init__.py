@@ -6,7 +6,7 @@ handle = submit(job)                        # checked, code uploaded, started, w
 outcome = wait(handle, on_log=print)        # until it ends; raises nothing when the network goes away
 backend.fetch_outputs(handle, Path("out"))
 
-document      YAML with the line of every key
+document      a description in YAML, and what is wrong in it by line
 description   what a job is; jobs written for ModelArts' original config are imported
 backend       what every place offers; local, slurm and modelarts are one file (or directory) each
 record        the jobs this user started, one file each, so that another shell can follow and stop them

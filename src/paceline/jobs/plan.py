@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from paceline.jobs.description import JobDescription, Scalar
-from paceline.report.whole import write_whole
 from paceline.storage.location import is_remote
+from paceline.whole import write_whole
 
 _FILE = "plan.json"
 

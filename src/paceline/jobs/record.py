@@ -12,7 +12,7 @@ import msgspec
 
 from paceline.errors import UsageError
 from paceline.jobs.backend import JobHandle, JobStatus
-from paceline.report.whole import write_whole
+from paceline.whole import write_whole
 
 _log = logging.getLogger("paceline")
 

@@ -20,10 +20,10 @@ from paceline.jobs.outputs import fetch
 from paceline.jobs.plan import Plan, make_plan
 from paceline.jobs.record import remember
 from paceline.jobs.state import read_status, read_workers
-from paceline.report.whole import write_whole
 from paceline.storage.report import OnProgress
 from paceline.storage.selection import Rule, everything
 from paceline.storage.store import TransientError
+from paceline.whole import write_whole
 
 PHASES = {
     "PENDING": Phase.pending, "CONFIGURING": Phase.pending, "REQUEUED": Phase.pending, "REQUEUE_HOLD": Phase.pending,

@@ -9,7 +9,7 @@ import msgspec
 
 from paceline.jobs.backend import JobStatus, WorkerStatus
 from paceline.jobs.process import Process
-from paceline.report.whole import write_whole
+from paceline.whole import write_whole
 
 _WORKER = re.compile(r"worker-(\d+)\.json")
 

@@ -12,9 +12,9 @@ from paceline.jobs.backend import Backend, JobHandle, JobOutcome, JobStatus, Log
 from paceline.jobs.backends import backend_for
 from paceline.jobs.log_tail import worker_logs
 from paceline.jobs.record import remember
-from paceline.report.whole import write_whole
 from paceline.storage.retry import Backoff
 from paceline.storage.store import DeniedError, StorageError, TransientError
+from paceline.whole import write_whole
 
 OnLog = Callable[[LogPiece], None]
 OnStatus = Callable[[JobStatus], None]

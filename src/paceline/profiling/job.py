@@ -58,6 +58,8 @@ def find_job(place: Path) -> Job:
 def ask(job: Job, steps: int, *, ranks: list[int], fields: Mapping[str, Any], margin: float = 1.0) -> Request:
     """Rewrite the configuration for the next steps all ranks can still prepare for; everything else in it stays."""
     states = job.states()
+    if not states:
+        raise PacelineError(f"{job.config.parent}: the job has ended", hint="what was recorded until then is kept")
     unknown = sorted(set(ranks) - {state.rank for state in states})
     if unknown:
         raise UsageError(f"ranks {unknown} are not in this job", hint=f"it has {_spans([s.rank for s in states])}")

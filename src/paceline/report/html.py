@@ -16,7 +16,7 @@ from paceline.errors import PacelineError
 from paceline.report.data import ReportData
 from paceline.report.masking import masked
 from paceline.report.table import packed
-from paceline.report.whole import write_whole
+from paceline.whole import write_whole
 
 STATIC = Path(__file__).parent / "static"
 LANGUAGES = ("en", "zh")

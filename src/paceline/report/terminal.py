@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -22,8 +23,11 @@ _WORDS = {
     "replay": ("replay of the unchanged run is off by {n:+.1f} %", "原样重放误差 {n:+.1f} %"),
     "explain": ("explain: paceline kb {id}", "详解：paceline kb {id}"),
     "more": ("… and {n} more: --top 0", "……另有 {n} 条：--top 0"),
-    "head": ("{ranks} rank(s) · {hosts} host(s) · {steps} step(s) · median step {ms} ms",
-             "{ranks} 张卡 · {hosts} 台主机 · {steps} 步 · 单步中位数 {ms} 毫秒"),
+    "rank": ("{n:,} rank", "{n:,} 张卡"),
+    "host": ("{n:,} host", "{n:,} 台主机"),
+    "one step": ("{n:,} step", "{n:,} 步"),
+    "median": ("median step {ms:,.1f} ms", "单步中位数 {ms:,.1f} 毫秒"),
+    "warned": ("… and {n} more: in the report, and with --json", "……另有 {n} 条：见报告或 --json"),
     "step": ("a step", "单步"),
     "compute": ("compute", "计算"),
     "overlapped": ("hidden communication", "被掩盖的通信"),
@@ -47,12 +51,9 @@ def print_diagnosis(
 ) -> None:
     """`shares` says which part of a step goes where, see analysis/steps.py."""
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    run = diagnosis.run
-    head = _word("head", language, ranks=run["ranks"], hosts=run["hosts"], steps=len(run["steps"]),
-                 ms=f"{run['step_ms']['median'] or 0:,.1f}")  # fmt: skip
-    if run.get("mfu") is not None:
-        head += f" · MFU {100 * run['mfu']:.1f} %"
-    console.print(f"\n  {head}   [dim]{_word('replay', language, n=100 * diagnosis.residual)}[/]\n")
+    # "+ 0.0": rounding leaves a minus before nothing otherwise
+    residual = _word("replay", language, n=round(100 * diagnosis.residual, 1) + 0.0)
+    console.print(f"\n  {_head(diagnosis.run, language)}   [dim]{residual}[/]\n")
     if not diagnosis.findings:
         console.print(f"  {_word('healthy', language)}\n")
     shown = diagnosis.findings[: top or None]
@@ -62,8 +63,21 @@ def print_diagnosis(
         console.print(f"  [dim]{_word('more', language, n=len(diagnosis.findings) - len(shown))}[/]\n")
     if shares:
         _print_shares(console, shares, language)
-    for warning in run["warnings"][:_MOST_WARNINGS]:
+    warnings = diagnosis.run["warnings"]
+    for warning in warnings[:_MOST_WARNINGS]:
         console.print(f"  [yellow]![/] {_plain(str(warning))}", soft_wrap=True)
+    if len(warnings) > _MOST_WARNINGS:
+        console.print(f"  [yellow]![/] {_word('warned', language, n=len(warnings) - _MOST_WARNINGS)}", soft_wrap=True)
+
+
+def _head(run: Mapping[str, Any], language: str) -> str:
+    counts = {"rank": run["ranks"], "host": run["hosts"], "one step": len(run["steps"])}
+    parts = [_word(key, language, n=n) + ("s" if language != "zh" and n != 1 else "") for key, n in counts.items()]
+    if run["step_ms"]["median"] is not None:
+        parts.append(_word("median", language, ms=run["step_ms"]["median"]))
+    if run.get("mfu") is not None:
+        parts.append(f"MFU {100 * run['mfu']:.1f} %")
+    return " · ".join(parts)
 
 
 def _print_finding(console: Console, number: int, finding: Finding, language: str) -> None:

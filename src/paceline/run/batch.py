@@ -47,6 +47,10 @@ class Warning:
         return ": ".join(text for text in (who, where, self.message) if text)
 
 
+class CannotWrite(PacelineError):
+    """The store's disk is full or gone: no section is to blame, and none counts as read."""
+
+
 @dataclass(frozen=True)
 class Written:
     """A Parquet file of a table's rows; unit None: rows of the whole batch."""
@@ -163,6 +167,10 @@ class Batch:
             if rows:
                 os.replace(temporary, self.directory / name)
                 self._written.append(Written(name, table, rows, unit))
+        except duckdb.IOException as error:
+            if temporary.name not in str(error):
+                raise  # the source's fault
+            raise CannotWrite(f"{self.directory}: cannot be written ({explain(error)})") from error
         finally:
             temporary.unlink(missing_ok=True)
         return rows
@@ -201,14 +209,22 @@ class Batch:
 
 
 def new_batch(tree: Tree, directory: Path, scratch: Path, *, threads: int | None = None) -> Batch:
-    connection = duckdb.connect()
+    settings: dict[str, str | int | bool] = {"preserve_insertion_order": False}
     if threads:
-        connection.execute(f"SET threads = {threads}")
-    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
-    connection.execute(f"SET temp_directory = '{_literal(scratch)}'")
-    connection.execute("SET preserve_insertion_order = false")
+        settings["threads"] = threads
+    return Batch(tree.root, connected(spill=scratch, **settings), directory)
+
+
+def connected(*, spill: Path, **settings: str | int | bool) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB within our bounds; `spill` is the directory for what outgrows them."""
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY_LIMIT,
+        "temp_directory": str(spill),
+        **settings,
+    }
+    connection = duckdb.connect(config=config)
     connection.execute("SET enable_progress_bar = false")  # it would write into our output
-    return Batch(tree.root, connection, directory)
+    return connection
 
 
 def explain(error: BaseException) -> str:

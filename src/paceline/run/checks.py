@@ -24,19 +24,26 @@ def _missing_ranks(connection: duckdb.DuckDBPyConnection) -> list[Warning]:
 
 
 def _unaligned(connection: duckdb.DuckDBPyConnection) -> list[Warning]:
-    """Ranks whose clock could not be tied to the others, although they recorded collectives."""
+    """Ranks whose clock could not be tied to the others, although they recorded collectives; one host has one clock."""
     rows = connection.execute(
         """
         SELECT DISTINCT rank FROM raw.collectives
         WHERE rank NOT IN (SELECT rank FROM clock) AND start IS NOT NULL
           AND (SELECT count(DISTINCT rank) FROM raw.collectives) > 1
+          AND (SELECT count(DISTINCT coalesce(host, '')) > 1 OR bool_or(host IS NULL) FROM ranks)
         ORDER BY rank
         """
     ).fetchall()
     if not rows:
         return []
     alone = [row[0] for row in rows]
-    return [Warning(None, None, f"{_some(alone)}: no collective shared with another rank, so clocks are not aligned")]
+    return [
+        Warning(
+            None,
+            None,
+            f"{_some(alone)}: no collectives that end together with another rank's, so clocks are not aligned",
+        )
+    ]
 
 
 def _ragged_steps(connection: duckdb.DuckDBPyConnection) -> list[Warning]:

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from paceline.errors import UsageError
+from paceline.errors import PacelineError, UsageError
 from paceline.run.run import TABLE_NAMES, Run
+from paceline.whole import whole_file
 
 SCHEMA = "paceline.tables/1"
 _CHUNK = 50_000
@@ -40,13 +41,12 @@ _TIMELINE = """
 
 def export_tables(run: Run, target: Path, kind: str, *, ranks: str | None = None) -> dict[str, int]:
     """Write every table that has rows into a new directory; returns table → rows."""
-    chosen = rank_condition(ranks)
+    chosen = rank_condition(run, ranks)
     with new_directory(target) as scratch:
         run.load(TABLE_NAMES)
         written = {}
         for name in TABLE_NAMES:
-            where = chosen if "rank" in run.connection.view(name).columns else "true"
-            rows = run.connection.view(name).filter(where)
+            rows = run.connection.view(name).filter(_of_ranks(chosen, run.connection.view(name).columns))
             count = int(rows.count("*").fetchall()[0][0])
             if not count:
                 continue
@@ -62,8 +62,11 @@ def new_directory(target: Path) -> Iterator[Path]:
     """A scratch directory that becomes `target` when all went well; what exists already is never touched."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target}: exists already", hint="give a new directory with --output")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise PacelineError(f"{target}: cannot be written: {error.strerror}") from error
     try:
         yield scratch
         scratch.chmod(0o755)
@@ -77,7 +80,7 @@ def new_directory(target: Path) -> Iterator[Path]:
 def export_chrome_trace(run: Run, target: Path, *, ranks: str | None = None) -> int:
     """Write one timeline; times are µs since its first event, so that viewers keep nanoseconds."""
     run.load(["steps", "events", "kernels", "collectives", "ranks"])
-    query = _TIMELINE.format(chosen=rank_condition(ranks))
+    query = _TIMELINE.format(chosen=rank_condition(run, ranks))
     run.connection.execute(f"CREATE OR REPLACE TEMP TABLE timeline AS {query}")
     count = 0
     with _new_file(target) as out:
@@ -92,9 +95,9 @@ def export_chrome_trace(run: Run, target: Path, *, ranks: str | None = None) -> 
     return count
 
 
-def rank_condition(ranks: str | None) -> str:
-    """SQL for a list like 0,5,8-15; everything when there is none."""
-    if not ranks:
+def rank_condition(run: Run, ranks: str | None) -> str:
+    """SQL for a list like 0,5,8-15; everything when there is none, an error when it names no rank of the run."""
+    if ranks is None:
         return "true"
     pieces = []
     for piece in ranks.split(","):
@@ -102,7 +105,19 @@ def rank_condition(ranks: str | None) -> str:
         if not (low.isdecimal() and (high or low).isdecimal()):
             raise UsageError(f"--ranks {ranks}: {piece!r} is neither a rank nor a range", hint="example: 0,5,8-15")
         pieces.append(f"rank BETWEEN {int(low)} AND {int(high or low)}")
-    return f"({' OR '.join(pieces)})"
+    condition = f"({' OR '.join(pieces)})"
+    if not run.table("ranks").filter(condition).limit(1).fetchall():
+        raise UsageError(f"--ranks {ranks}: none of them is in this run", hint=f"paceline show {run.source} ranks")
+    return condition
+
+
+def _of_ranks(condition: str, columns: list[str]) -> str:
+    """Links belong to both their ends."""
+    if "rank" in columns:
+        return condition
+    if "src" in columns:
+        return " OR ".join(condition.replace("rank ", f"{end} ") for end in ("src", "dst"))
+    return "true"
 
 
 def _trace_lines(run: Run) -> Iterator[bytes]:
@@ -134,17 +149,9 @@ def _json(value: object) -> bytes:
 @contextmanager
 def _new_file(target: Path) -> Iterator[BinaryIO]:
     """A file that appears whole or not at all; gzip when its name says so."""
-    if not target.parent.is_dir():
-        raise UsageError(f"{target.parent}: no such directory")
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as plain:
-            if target.suffix == ".gz":
-                with gzip.GzipFile(fileobj=plain, mode="wb", compresslevel=5) as packed:
-                    yield packed  # type: ignore[misc]
-            else:
-                yield plain
-        Path(name).chmod(0o644)
-        os.replace(name, target)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    with whole_file(target) as path, path.open("wb") as plain:
+        if target.suffix == ".gz":
+            with gzip.GzipFile(fileobj=plain, mode="wb", compresslevel=5) as packed:
+                yield packed  # type: ignore[misc]
+        else:
+            yield plain

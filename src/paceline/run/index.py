@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.formats.reader import Section
-from paceline.run.batch import new_batch
+from paceline.run.batch import CannotWrite, new_batch
 from paceline.run.choice import Chosen
 from paceline.run.engines import Engine, Lost
 from paceline.run.engines.processes import Processes
@@ -253,6 +253,8 @@ def read_batch(batch: list[Job], tree: Tree, data: Path) -> Outcome:
             try:
                 job.section.read(sink)
                 sink.commit()
+            except CannotWrite:
+                raise
             except Exception as error:  # one bad section, whatever is wrong with it, never hides the others
                 if os.environ.get("PACELINE_DEBUG"):
                     raise

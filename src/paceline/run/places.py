@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import os
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Source:
         if self.url is None:
             if not self.root.exists():
                 raise PacelineError(
-                    f"{self.root}: not on worker {socket.gethostname()}",
+                    f"{self.root}: not on worker {os.uname().nodename}",
                     hint="workers read paths that all machines share, or s3://, obs://, ssh://",
                 )
             return self.root
@@ -65,7 +65,7 @@ class Target:
             return scratch
         if self.token is not None and not (self.data / self.token).exists():
             raise PacelineError(
-                f"{self.data}: not the same directory on worker {socket.gethostname()}",
+                f"{self.data}: not the same directory on worker {os.uname().nodename}",
                 hint="give --store a directory that all machines share, or s3://…, obs://…",
             )
         return self.data

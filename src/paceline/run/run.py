@@ -15,7 +15,7 @@ from paceline.errors import UsageError
 from paceline.formats.detect import find_parts
 from paceline.formats.reader import Part
 from paceline.run import views
-from paceline.run.batch import MEMORY_LIMIT, Warning
+from paceline.run.batch import Warning, connected
 from paceline.run.checks import check_run
 from paceline.run.choice import choose
 from paceline.run.clock import clock_offsets
@@ -66,11 +66,8 @@ class Run:
         self._noticed: list[Warning] | None = None
         self._scans: dict[str, str | None] = {}
         self._kinds: dict[str, str] = {}
-        self.connection = duckdb.connect()
-        self.connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
-        self.connection.execute("SET enable_progress_bar = false")  # it would write into our output
         # Joins of many ranks may outgrow the memory; beside the store there is room, in the user's directory there is not.
-        self.connection.execute("SET temp_directory = ?", [str(self._store.directory / "spill")])
+        self.connection = connected(spill=self._store.directory / "spill")
         self.connection.execute("CREATE SCHEMA raw")
         self._fill_parts([entry.part for entry in self._chosen])
 
@@ -142,8 +139,9 @@ class Run:
         return [name for name in TABLE_NAMES if name in words]
 
     def _create_views(self) -> None:
-        scans = {name: self._store.scan(name) if name in self._loaded else None for name in TABLES}
-        changed = {name for name in TABLES if name not in self._scans or scans[name] != self._scans[name]}
+        """Of what was asked for: a view takes a millisecond or two, and a table nobody loaded is better missing than empty."""
+        scans = {name: self._store.scan(name) for name in TABLES if name in self._loaded}
+        changed = {name for name in scans if name not in self._scans or scans[name] != self._scans[name]}
         for name in sorted(changed):
             self._create_raw(name, scans[name])
         self._scans, self._noticed = scans, None
@@ -151,7 +149,7 @@ class Run:
         if changed & _SMALL:
             self._work_out()
             self.connection.execute(f"CREATE OR REPLACE TABLE members AS {views.MEMBERS}")
-        for name in TABLE_NAMES:
+        for name in (*scans, "links"):
             if name in changed or name in ("ranks", "links") or changed & _SMALL:
                 self._create_public(name)
 

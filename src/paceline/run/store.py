@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from paceline.errors import PacelineError
 from paceline.run.batch import Warning
 from paceline.run.places import Target, bring_home, send
 from paceline.storage.cache import cache_name, cache_root
@@ -74,11 +75,24 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the store's lock, with the manifest as the last writer left it."""
-        self.data.mkdir(parents=True, exist_ok=True)
-        with (self.directory / "lock").open("w") as lock:
+        with self._usable():
+            self.data.mkdir(parents=True, exist_ok=True)
+            lock = (self.directory / "lock").open("w")
+        with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.manifest = self._load()
             yield
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """A directory that cannot hold a store is the user's to change."""
+        try:
+            yield
+        except OSError as error:
+            raise PacelineError(
+                f"{self.directory}: cannot hold the store ({error.strerror or error})",
+                hint="--store (or PACELINE_CACHE) names a directory of yours with room for it",
+            ) from error
 
     @contextmanager
     def receiving(self, *, far: bool) -> Iterator[Target]:
@@ -102,11 +116,12 @@ class Store:
         for name in dead:
             del self.manifest.files[name]
         temporary = self.directory / f".manifest.{uuid.uuid4().hex}.tmp"
-        with temporary.open("wb") as out:
-            out.write(msgspec.json.encode(self.manifest))
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, self.directory / "manifest.json")
+        with self._usable():
+            with temporary.open("wb") as out:
+                out.write(msgspec.json.encode(self.manifest))
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(temporary, self.directory / "manifest.json")
         if self.url:
             send(self.directory / "manifest.json", f"{self.url}/manifest.json")
         for name in dead:
@@ -128,11 +143,13 @@ class Store:
         return sum(file.rows for file in self.manifest.files.values() if file.table == table)
 
     def _load(self) -> Manifest:
+        file = self.directory / "manifest.json"
         try:
-            manifest = msgspec.json.decode((self.directory / "manifest.json").read_bytes(), type=Manifest)
-        except (FileNotFoundError, msgspec.DecodeError):
-            # No store yet, or one that was damaged from outside: reading the source again mends both.
-            return Manifest()
+            with self._usable():
+                text = file.read_bytes() if self.directory.exists() and file.exists() else b"{}"
+            manifest = msgspec.json.decode(text, type=Manifest)
+        except msgspec.DecodeError:
+            return Manifest()  # damaged from outside: reading the source again mends it
         usable = manifest.version == READ_VERSION and all((self.data / name).exists() for name in manifest.files)
         return manifest if usable else Manifest(next_number=manifest.next_number)
 

@@ -12,6 +12,7 @@ from paceline.errors import UsageError
 from paceline.simulate.cluster import Cluster
 
 FAULTS = 5  # stream of random numbers
+_MOST = 1e6  # nanoseconds stay whole numbers
 
 
 class Arguments:
@@ -34,8 +35,8 @@ class Arguments:
             value = float(word)
         except ValueError:
             value = math.nan
-        if not (math.isfinite(value) and value > above):
-            self._refuse(f"{what} must be a number above {above:g}, not {word!r}")
+        if not above < value <= _MOST:
+            self._refuse(f"{what} must be a number above {above:g}, at most {_MOST:g}, not {word!r}")
         return value
 
     def factor(self, default: float) -> float:

@@ -14,6 +14,7 @@ from paceline.errors import UsageError
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+MOST_RANKS = 1 << 20
 TICK = 10  # ns; every recorded time is a multiple, so that the 10 ns tick formats lose nothing
 
 
@@ -49,6 +50,8 @@ class ClusterSpec:
         for name in ("hosts", "devices", "dp", "tp", "pp", "steps", "layers", "micro_batches", "hidden", "sequence"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.world > MOST_RANKS:
+            raise UsageError(f"{self.hosts} hosts × {self.devices} devices are more than {MOST_RANKS:,} ranks")
         if self.seed < 0 or (self.detail_ranks or 0) < 0:
             raise UsageError("the seed and the number of detail ranks cannot be negative")
         if not 0 <= self.noise <= 0.1:

@@ -177,7 +177,8 @@ def _from_files(bucket: str) -> AccessFields | None:
 def _from_machine(path: Path, fields: AccessFields) -> AccessFields:
     """Temporary keys of the machine's agency; Huawei's SDK asks for them, keeps them, and renews them before they end."""
     if fields.credentials != "ECS":
-        raise DeniedError(f"{path}: credentials {fields.credentials!r} are not known", hint='known: "ECS"')
+        # The word is not repeated: it may be a key in the wrong place.
+        raise DeniedError(f"{path}: these credentials are not known", hint='known: "ECS"')
     from obs.loadtoken import ECS, NoneTokenException
 
     try:
@@ -228,6 +229,8 @@ def _check_mode(path: Path, mode: int) -> None:
 def _decode(path: Path) -> _File:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_File)
+    except OSError as error:
+        raise DeniedError(f"{path}: {error.strerror}", hint="it has to be readable for you") from error
     except msgspec.DecodeError as error:
         # The decoder names the place, never the value.
         raise DeniedError(f"{path}: {error}", hint='expected {"access_config": {"access_key": …}}') from None

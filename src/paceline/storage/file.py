@@ -8,7 +8,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial as bind
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from paceline.storage.checksum import composite, md5, part_count
 from paceline.storage.direct import DirectFile
 from paceline.storage.shared_sync import SharedSync, can_sync_whole, sync_whole
 from paceline.storage.store import (
-    PARTIAL,
     ChangedError,
     Data,
     DeniedError,
@@ -27,10 +26,12 @@ from paceline.storage.store import (
     StorageError,
     Sum,
     TransientError,
+    partial_name,
 )
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_LONGEST = 200
+_TAKEN = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST})
+"""A bucket may hold both "a" and "a/b"."""
 _BLOCK = 1 << 20
 
 
@@ -77,9 +78,11 @@ class FileStore:
 
     def write(self, key: str, data: Data, md5: str) -> Item:
         path, partial = self._names(key, md5)
-        with explained(path), _removed_on_failure(partial):
+        try:
             info = _write_new(partial, data, sync=True)
             os.replace(partial, path)
+        except OSError as error:
+            raise _given_up(path, partial, error) from error
         return _item(key, info)
 
     def stage(self, key: str, data: Data, md5: str) -> Callable[[], Item]:
@@ -87,15 +90,19 @@ class FileStore:
             landed = self.write(key, data, md5)
             return lambda: landed
         path, partial = self._names(key, md5)
-        with explained(path), _removed_on_failure(partial):
+        try:
             info = _write_new(partial, data, sync=False)
+        except OSError as error:
+            raise _given_up(path, partial, error) from error
         shared = self._shared_sync(info.st_dev, partial)
         ticket = shared.ticket()
 
         def land() -> Item:
-            with explained(path), _removed_on_failure(partial):
+            try:
                 shared.reach(ticket)
                 os.replace(partial, path)
+            except OSError as error:
+                raise _given_up(path, partial, error) from error
             return _item(key, info)
 
         return land
@@ -207,13 +214,20 @@ def _scan(directory: Path, prefix: str, shallow: bool, above: tuple[tuple[int, i
         return
     for entry in entries:
         key = prefix + entry.name
-        if entry.is_dir():
-            if shallow:
-                yield Item(key + "/", 0)
-            else:
-                yield from _scan(Path(entry.path), key + "/", False, (*above, (info.st_dev, info.st_ino)))
-        elif entry.is_file():
-            yield _item(key, entry.stat())
+        try:
+            is_directory = entry.is_dir()
+            found_item = _item(key, entry.stat()) if not is_directory and entry.is_file() else None
+        except FileNotFoundError:
+            continue  # renamed or removed since the directory was read, as jobs do with what they have finished
+        except OSError as error:
+            yield Item(key, 0, problem=f"cannot be read: {error.strerror}")  # a link to itself, for one
+            continue
+        if found_item is not None:
+            yield found_item
+        elif is_directory and shallow:
+            yield Item(key + "/", 0)
+        elif is_directory:
+            yield from _scan(Path(entry.path), key + "/", False, (*above, (info.st_dev, info.st_ino)))
 
 
 def _write_new(path: str, data: Data, *, sync: bool) -> os.stat_result:
@@ -232,22 +246,15 @@ def _write_new(path: str, data: Data, *, sync: bool) -> os.stat_result:
         os.close(file)
 
 
-@contextmanager
-def _removed_on_failure(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError:
-        Path(path).unlink(missing_ok=True)
-        raise
+def _given_up(path: str, partial: str, error: OSError) -> StorageError:
+    """What is half written goes. No context manager: those cost as much as the rename when files are many and small."""
+    with suppress(OSError):
+        os.unlink(partial)  # noqa: PTH108
+    return meaning(path, error)
 
 
 def _item(key: str, info: os.stat_result) -> Item:
     return Item(key, info.st_size, f"{info.st_mtime_ns:x}.{info.st_ino:x}")
-
-
-def partial_name(name: str, extra: str) -> str:
-    short = name if len(os.fsencode(name)) <= _LONGEST else hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
-    return f".{short}.{extra}{PARTIAL}" if extra else f".{short}{PARTIAL}"
 
 
 def reserve(file: int, size: int) -> None:
@@ -289,13 +296,21 @@ def explained(path: Path | str) -> Iterator[None]:
     """OSError as what it means for a transfer."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise MissingError(f"{path}: is gone") from error
-    except PermissionError as error:
-        raise DeniedError(f"{path}: permission denied", hint="check who owns it") from error
     except OSError as error:
-        if error.errno in _FULL:
-            raise FullError(f"{path}: no space left on the device", hint="free some; run again to go on") from error
-        if error.errno in (errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT):
-            raise TransientError(f"{path}: {error.strerror}") from error
-        raise StorageError(f"{path}: {error.strerror or error}") from error
+        raise meaning(path, error) from error
+
+
+def meaning(path: Path | str, error: OSError) -> StorageError:
+    if isinstance(error, FileNotFoundError):
+        return MissingError(f"{path}: is gone")
+    if isinstance(error, PermissionError):
+        return DeniedError(f"{path}: permission denied", hint="check who owns it")
+    if error.errno in _FULL:
+        return FullError(f"{path}: no space left on the device", hint="free some; run again to go on")
+    if error.errno in _TAKEN:
+        return StorageError(
+            f"{path}: {error.strerror}", hint="the name is a file's and a directory's: here it can be only one"
+        )
+    if error.errno in (errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT):
+        return TransientError(f"{path}: {error.strerror}")
+    return StorageError(f"{path}: {error.strerror or error}")

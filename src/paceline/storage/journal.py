@@ -85,7 +85,7 @@ class Journal:
             os.close(file)
 
     def _append(self, fact: dict[str, Any]) -> None:
-        line = msgspec.json.encode(fact) + b"\n"
+        line = _line(fact)
         with self._lock:
             self._remember(fact)
             self._waiting.append(line)
@@ -98,8 +98,7 @@ class Journal:
 
     def _replay(self, line: bytes) -> None:
         try:
-            fact = msgspec.json.decode(line)
-            self._remember(fact)
+            self._remember({name: _original(value) for name, value in msgspec.json.decode(line).items()})
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # torn by a crash: that piece is simply moved again
 
@@ -119,13 +118,30 @@ class Journal:
         fresh = self.path.with_suffix(".new")
         with fresh.open("wb") as out:
             for key, (source, target) in self._done.items():
-                out.write(msgspec.json.encode({"done": key, "from": source, "to": target}) + b"\n")
+                out.write(_line({"done": key, "from": source, "to": target}))
             for key, (source, state) in self._begun.items():
-                out.write(msgspec.json.encode({"begun": key, "from": source, "state": state}) + b"\n")
+                out.write(_line({"begun": key, "from": source, "state": state}))
                 for number, checksum in self._parts.get(key, {}).items():
-                    out.write(msgspec.json.encode({"part": key, "number": number, "sum": checksum}) + b"\n")
+                    out.write(_line({"part": key, "number": number, "sum": checksum}))
         file = os.open(fresh, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         fcntl.flock(file, fcntl.LOCK_EX)
         os.replace(fresh, self.path)
         os.close(self._file)
         self._file = file
+
+
+def _line(fact: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(fact) + b"\n"
+    except UnicodeEncodeError:
+        # Names here may be any bytes, JSON holds only text. No name begins with a NUL.
+        plain = {
+            name: "\0" + os.fsencode(value).hex() if isinstance(value, str) else value for name, value in fact.items()
+        }
+        return msgspec.json.encode(plain) + b"\n"
+
+
+def _original(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("\0"):
+        return os.fsdecode(bytes.fromhex(value[1:]))
+    return value

@@ -83,9 +83,9 @@ def _ssh(rest: str) -> Location:
         raise UsageError("ssh://: names no host", hint="example: ssh://user@host/path")
     user = unquote(found["user"]) if found["user"] else None
     if user and ":" in user:
-        # Others on this machine see our command line; the password itself is not repeated here.
+        # Others on this machine see our command line. Nothing is repeated: "@" or "/" in it would make the rest the host.
         raise UsageError(
-            f"ssh://{found['host']}: a password does not belong into a URL",
+            "ssh://: a password does not belong into a URL",
             hint="use a key, the agent, or an account file (paceline collect --help)",
         )
     port = int(found["port"]) if found["port"] else None

@@ -1,8 +1,6 @@
 """Buckets through Huawei's own SDK: native OBS signatures, and parts that can be resumed.
 
-Traps of the SDK, seen: bytes as content are turned into text first (five times slower; a stream is not);
-`ssl_verify=True` loads no certificates and never checks host names, so it gets a context of ours; `max_retry_count`
-sleeps on its own, so it is off.
+A trap of the SDK, seen: bytes as content are turned into text first (five times slower; a stream is not).
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import http.client
 import io
 import ssl
 import threading
-import warnings
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,6 +18,8 @@ from typing import Any
 from paceline.storage.access import Access, find_access
 from paceline.storage.checksum import as_tag, composite, md5, tag_fits
 from paceline.storage.location import Location
+from paceline.storage.obs_client import connect, explain
+from paceline.storage.obs_page import Page
 from paceline.storage.store import (
     ChangedError,
     CorruptError,
@@ -30,7 +30,6 @@ from paceline.storage.store import (
     Resume,
     StorageError,
     Sum,
-    ThrottledError,
     TransientError,
     UnsupportedError,
 )
@@ -38,8 +37,8 @@ from paceline.storage.store import (
 _PAGE = 1000
 _TELLING = frozenset({"listObjects", "getObjectMetadata", "getObject", "initiateMultipartUpload", "listParts"})
 """Calls whose answer is needed."""
-_TIMEOUT = 60
-_CHUNK = 1 << 18
+_LOOK_AGAIN = 1.0
+"""Seconds after which keys are looked up anew, unless a server refuses them before."""
 
 
 class ObsStore:
@@ -56,6 +55,7 @@ class ObsStore:
         self._lock = threading.Lock()
         self._worked: Access | None = None
         """Keys the server has taken."""
+        self._looked: tuple[float, Access] | None = None
         self.takes_crc = self.access().signature == "v4"
         """Whether the server checks CRC32 of parts; found out with the first."""
 
@@ -67,15 +67,18 @@ class ObsStore:
             answer = self._call(
                 "listObjects", prefix=self.prefix, marker=marker, max_keys=_PAGE, delimiter="/" if shallow else None
             )
-            for each in answer.body.commonPrefixs or [] if shallow else []:
-                yield Item(each.prefix[len(self.prefix) :], 0)
-            for each in answer.body.contents or []:
+            page: Page = answer.body
+            for name in page.prefixes if shallow else ():
+                yield Item(name[len(self.prefix) :], 0)
+            for each in page.objects:
                 key = each.key[len(self.prefix) :]
                 if key and not key.endswith("/"):
-                    yield Item(key, int(each.size), each.etag.strip('"'))
-            if not answer.body.is_truncated:
+                    yield Item(key, each.size, each.etag)
+            if page.next is None:
                 return
-            marker = answer.body.next_marker
+            if page.next == marker:
+                raise StorageError(f"{self.url}: the server lists the same names again and again")
+            marker = page.next
 
     def stat(self, key: str) -> Item | None:
         try:
@@ -160,15 +163,19 @@ class ObsStore:
     # -- shared with the fast store ----------------------------------------------------------------------------------
 
     def access(self) -> Access:
-        """Looked up on every call: temporary keys are renewed while a long transfer runs."""
-        return find_access(self.location.scheme, self.bucket)
+        """Looked up again and again: temporary keys are renewed while a long transfer runs."""
+        now, looked = time.monotonic(), self._looked
+        if looked is None or now - looked[0] > _LOOK_AGAIN:
+            self._looked = looked = (now, find_access(self.location.scheme, self.bucket))
+        return looked[1]
 
     def taken(self, used: Access) -> None:
         self._worked = used
 
     def refused(self, used: Access, error: DeniedError) -> StorageError:
         """Worth another try when other keys are there by now, or temporary ones that did work may be renewed soon."""
-        if self.access() != used:
+        self._looked = None  # whoever renews them may do so before the next request
+        if find_access(self.location.scheme, self.bucket) != used:
             return TransientError(f"{error}; there are new keys")
         if used.token and used.from_file and used == self._worked:
             return TransientError(f"{error}; the temporary keys have expired and nobody renewed them")
@@ -186,12 +193,14 @@ class ObsStore:
         return item
 
     def _key(self, key: str) -> str:
+        if not key.isascii():
+            _refuse_undecodable(self.url, key)
         return self.prefix + key
 
     def _client(self, access: Access) -> Any:
         with self._lock:
             if access not in self._clients:
-                self._clients[access] = _connect(access)
+                self._clients[access] = connect(access)
             return self._clients[access]
 
     def _call(self, method: str, *words: Any, **options: Any) -> Any:
@@ -284,49 +293,13 @@ class ObsUpload:
         return item
 
 
-def explain(where: str, status: int, code: str) -> StorageError:
-    """An HTTP status and an error code as what they mean for a transfer."""
-    said = f"{where}: {code or 'error'} (HTTP {status})"
-    if status in (429, 503) or code in ("SlowDown", "TooManyRequests", "RequestLimitExceeded", "ServerBusy"):
-        return ThrottledError(said)
-    if (
-        status in (408, 409)
-        or (status >= 500 and status != 501)
-        or code in ("RequestTimeout", "IncompleteBody", "BadDigest")
-    ):
-        return TransientError(said)
-    if status == 404:
-        hint = "check bucket and endpoint" if code == "NoSuchBucket" else None
-        return MissingError(said, hint=hint)
-    if status in (401, 403) or code == "ExpiredToken":
-        return DeniedError(said, hint="check the keys, the region and the clock (docs/storage.md, Access)")
-    if status in (412, 416):
-        return ChangedError(f"{where}: changed while it was read")
-    return UnsupportedError(said) if status in (400, 501) else StorageError(said)
-
-
-def _connect(access: Access) -> Any:
+def _refuse_undecodable(url: str, key: str) -> None:
+    """File systems take any bytes as a name, buckets only UTF-8."""
     try:
-        from obs import ObsClient
-    except ImportError:
-        raise StorageError("esdk-obs-python is not installed", hint="pip install 'paceline[storage]'") from None
-    with warnings.catch_warnings():
-        # It makes an old-style TLS context first; ours replaces it below.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        client = _client(ObsClient, access)
-    if access.secure:
-        client.context = ssl.create_default_context(cafile=access.ca_file)
-    return client
-
-
-def _client(make: Any, access: Access) -> Any:
-    return make(
-        access_key_id=access.key.reveal(), secret_access_key=access.secret.reveal(),
-        security_token=access.token.reveal() if access.token else None,
-        server=access.endpoint, region=access.region, signature=access.signature, path_style=access.path_style,
-        ssl_verify=access.ca_file or True, max_retry_count=0, timeout=_TIMEOUT, long_conn_mode=True,
-        chunk_size=_CHUNK,
-    )  # fmt: skip
+        key.encode()
+    except UnicodeEncodeError as error:
+        shown = key.encode(errors="backslashreplace").decode()
+        raise StorageError(f"{url}/{shown}: the name is not UTF-8", hint="rename the file") from error
 
 
 def _base64(hex_digest: str) -> str:

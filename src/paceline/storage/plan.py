@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from paceline.storage.store import Item, StorageError, Store
 Rename = Callable[[str], str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Move:
     """One file to move; `present` is what lies at the target now."""
 
@@ -62,10 +62,9 @@ def make_plan(moves: Iterable[Move]) -> Plan:
     return Plan(tuple(usual), tuple(m for m in found if is_marker(m.item.key)))
 
 
-def pair(wanted: Iterable[Item], there: Iterable[Item], rename: Rename) -> list[Move]:
+def pair(wanted: Iterable[Item], there: Mapping[str, Item], rename: Rename) -> list[Move]:
     """Every wanted file with what lies at its place in the target now."""
-    present = {item.key: item for item in there}
-    return [Move(item, rename(item.key), present.get(rename(item.key))) for item in wanted]
+    return [Move(item, target, there.get(target)) for item in wanted for target in (rename(item.key),)]
 
 
 def compare(
@@ -73,6 +72,8 @@ def compare(
 ) -> list[tuple[Move, bool]]:
     """Every file with whether it is at the target already, by size and checksum."""
     there = [move for move in moves if move.present is not None]
+    if not there:
+        return [(move, False) for move in moves]
     with ThreadPoolExecutor(workers) as pool:
         answers = pool.map(lambda move: is_same(source, target, move, journal), there)
         same = {move.item.key for move, answer in zip(there, answers, strict=True) if answer}

@@ -70,14 +70,14 @@ class Retry:
     """Runs calls through a gate, again while they fail for reasons that pass."""
 
     def __init__(self, backoff: Backoff, gate: Gate, stop: threading.Event) -> None:
-        self._backoff, self._gate, self._stop = backoff, gate, stop
+        self._backoff, self._gate, self.stop = backoff, gate, stop
         self.retries = 0
 
     def __call__(self, call: Callable[[], T]) -> T:
         started: float | None = None
         attempt = 0
         while True:
-            if self._stop.is_set():
+            if self.stop.is_set():
                 raise Stopped
             try:
                 with self._gate.entered():
@@ -92,7 +92,7 @@ class Retry:
                     raise
                 attempt += 1
                 self.retries += 1
-                self._stop.wait(pause)
+                self.stop.wait(pause)
             else:
                 self._gate.calmed()
                 return result

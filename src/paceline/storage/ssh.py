@@ -14,7 +14,6 @@ from paceline.storage.checksum import composite, md5, part_count
 from paceline.storage.location import Location
 from paceline.storage.ssh_connection import Connection, Login
 from paceline.storage.store import (
-    PARTIAL,
     ChangedError,
     CorruptError,
     Data,
@@ -26,6 +25,7 @@ from paceline.storage.store import (
     StorageError,
     Sum,
     TransientError,
+    partial_name,
 )
 
 _FIND = "find -L . {depth} -type f -printf '%s\\t%T@\\t%P\\0'"
@@ -100,7 +100,7 @@ class SshStore:
     def write(self, key: str, data: Data, md5: str) -> Item:
         """One command: write beside, compare with the host's own md5sum, rename."""
         parent, _, name = self._path(key).rpartition("/")
-        partial = f"./.{name}.{md5[:8]}{PARTIAL}"
+        partial = f"./{partial_name(name, md5[:8])}"
         answer = self._connection.run(
             _WRITE.format(parent=shlex.quote(parent or "/"), partial=shlex.quote(partial), md5=md5,
                           target=shlex.quote(f"./{name}")),
@@ -123,7 +123,7 @@ class SshStore:
     def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = md5) -> SshUpload:
         path = self._path(key)
         parent, _, name = path.rpartition("/")
-        partial = f"{parent}/.{name}{PARTIAL}"
+        partial = f"{parent}/{partial_name(name)}"
 
         async def work(_: Any, files: Any) -> bool:
             await files.makedirs(parent or "/", exist_ok=True)
@@ -326,5 +326,5 @@ def _version(seconds: int) -> str:
 
 
 def _remote_path(path: str) -> str:
-    """ssh://host/~/x is below the home directory."""
-    return path.removeprefix("/~/") if path.startswith("/~/") else path or "/"
+    """ssh://host/~/x is below the home directory; with ./, or commands over there would take "-x" for an option."""
+    return f"./{path.removeprefix('/~/')}" if path.startswith("/~/") else path or "/"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from paceline.errors import UsageError
 from paceline.storage.location import Location
 from paceline.storage.secret import Secret
 from paceline.storage.store import DeniedError, StorageError, TransientError
@@ -59,7 +60,10 @@ class Connection:
 
     def use(self, work: Callable[[Any, Any], Coroutine[Any, Any, T]]) -> T:
         """Run `work(connection, sftp)`; what the network did wrong may be tried again."""
-        import asyncssh
+        try:
+            import asyncssh
+        except ImportError as error:
+            raise UsageError("asyncssh is not installed", hint="pip install 'paceline[storage]'") from error
 
         try:
             connection, files = self._connected()
@@ -73,6 +77,8 @@ class Connection:
                 self.close()
                 raise TransientError(f"{self._where}: connection lost") from error
             raise
+        except UnicodeEncodeError as error:
+            raise StorageError(f"{self._where}: a name there is not UTF-8", hint="rename it") from error
         except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError) as error:
             self.close()
             raise TransientError(f"{self._where}: {error or type(error).__name__}") from error

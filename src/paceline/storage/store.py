@@ -13,6 +13,8 @@ StorageError             what happened, at which URL, and what to do
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,6 +27,14 @@ Sum = Callable[[Data], str]
 """A checksum in hexadecimal: MD5 or CRC32."""
 PARTIAL = ".paceline-part"
 """How names of files end that are still being written here."""
+_LONGEST = 200
+"""Bytes of a name; file systems take 255."""
+
+
+def partial_name(name: str, extra: str = "") -> str:
+    """What a file is called until it is whole; long names become shorter, or there would be no room for the ending."""
+    short = name if len(os.fsencode(name)) <= _LONGEST else hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
+    return f".{short}.{extra}{PARTIAL}" if extra else f".{short}{PARTIAL}"
 
 
 class StorageError(PacelineError):
@@ -66,7 +76,7 @@ class FullError(StorageError):
     pass
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class Item:
     """One file or object below a store's root."""
 

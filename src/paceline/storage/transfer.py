@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -11,11 +12,13 @@ from pathlib import Path
 from paceline.errors import UsageError
 from paceline.storage.engine import Engine, Speed
 from paceline.storage.journal import Journal
+from paceline.storage.listing import pages
 from paceline.storage.location import Location, parse
 from paceline.storage.opening import open_item, open_store
+from paceline.storage.passage import Passage
 from paceline.storage.plan import Move, Plan, Rename, choose, compare, held_back, make_plan, pair
 from paceline.storage.report import Counter, Failure, OnProgress, Report
-from paceline.storage.retry import patiently
+from paceline.storage.retry import Gate, Retry, patiently
 from paceline.storage.selection import Rule, everything
 from paceline.storage.store import Item, StorageError, Store
 
@@ -91,11 +94,10 @@ class _Transfer:
             self._report.failures.clear()
             self._report.unfinished.clear()
             if listed is None:
-                found: Iterable[Item] = self._listing()
+                found: Iterable[Sequence[Item]] = self._listing()
             else:
-                found = listed if number == 0 else self._refreshed(listed)
-            wanted = list(choose(found, self._options.rule, self._report))
-            self._round(wanted)
+                found = [listed if number == 0 else self._refreshed(listed)]
+            wanted = self._round(found)
             if not any(failure.again for failure in self._report.failures):
                 break
         self._report.present = frozenset(target for _, target, _ in self._landed.values())
@@ -104,20 +106,39 @@ class _Transfer:
         elif self._options.prune is Prune.target:
             self._free_target(wanted)
 
-    def _listing(self) -> list[Item]:
-        found = patiently(self._options.speed.backoff, lambda: list(self._source.items()))
-        if not found and not self._source.local:
+    def _listing(self) -> Iterator[Sequence[Item]]:
+        empty = True
+        for page in pages(self._source, self._options.speed.backoff):
+            empty = False
+            yield page
+        if empty and not self._source.local:
             raise UsageError(f"{self._source.url}: nothing there", hint="paceline ls shows what is; check the name")
-        return found
 
     def _refreshed(self, listed: Sequence[Item]) -> list[Item]:
         return [self._source.stat(item.key) or item for item in listed]
 
-    def _round(self, wanted: list[Item]) -> None:
-        options = self._options
-        there = patiently(options.speed.backoff, lambda: list(self._target.items()))
-        moves = pair(wanted, there, options.rename)
-        compared = compare(self._source, self._target, moves, journal=self._journal, workers=options.speed.workers)
+    def _round(self, found: Iterable[Sequence[Item]]) -> list[Item]:
+        """Move what is found, page by page while the listing goes on, then the markers; returns what was wanted."""
+        wanted: list[Item] = []
+        markers: list[Move] = []
+        there = {item.key: item for page in pages(self._target, self._options.speed.backoff) for item in page}
+
+        def moves() -> Iterator[Sequence[Move]]:
+            for page in found:
+                chosen = list(choose(page, self._options.rule, self._report))
+                wanted.extend(chosen)
+                plan = self._missing(chosen, there)
+                markers.extend(plan.markers)
+                yield plan.moves
+
+        self._run(moves())
+        self._finish(markers)
+        return wanted
+
+    def _missing(self, wanted: list[Item], there: Mapping[str, Item]) -> Plan:
+        moves = pair(wanted, there, self._options.rename)
+        workers = self._options.speed.workers
+        compared = compare(self._source, self._target, moves, journal=self._journal, workers=workers)
         for move, same in compared:
             if same and move.present is not None and move.item.key not in self._landed:
                 self._landed[move.item.key] = (move.item, move.target, move.present)
@@ -125,12 +146,11 @@ class _Transfer:
                 self._report.same_bytes += move.item.size
         plan = make_plan(move for move, same in compared if not same)
         self._counter.plan(len(plan.moves) + len(plan.markers), sum(m.item.size for m in (*plan.moves, *plan.markers)))
-        self._move(plan)
+        return plan
 
-    def _move(self, plan: Plan) -> None:
-        self._run(plan.moves)
+    def _finish(self, markers: Sequence[Move]) -> None:
         ready: list[Move] = []
-        for marker in plan.markers:
+        for marker in markers:
             failure = held_back(marker, self._report.failures)
             if failure is None:
                 ready.append(marker)
@@ -139,15 +159,18 @@ class _Transfer:
                 self._counter.add(1, 0)
         # A deeper marker first: the one above it speaks for all below.
         for depth in sorted({move.item.key.count("/") for move in ready}, reverse=True):
-            self._run([move for move in ready if move.item.key.count("/") == depth])
+            self._run([[move for move in ready if move.item.key.count("/") == depth]])
 
-    def _run(self, moves: Iterable[Move]) -> None:
-        moves = list(moves)
-        engine = Engine(self._source, self._target, self._journal, self._report, self._counter)
-        arrived = engine.run(moves, self._options.speed)
-        for move in moves:
-            if move.item.key in arrived:
-                self._landed[move.item.key] = (move.item, move.target, arrived[move.item.key])
+    def _run(self, moves: Iterable[Sequence[Move]]) -> None:
+        speed = self._options.speed
+        retry = Retry(speed.backoff, Gate(speed.workers), threading.Event())
+        passage = Passage(
+            self._source, self._target, journal=self._journal, report=self._report, counter=self._counter, retry=retry
+        )
+        Engine(passage, speed.workers).run(moves)
+        self._report.retries += retry.retries
+        for move, landed in passage.landed:
+            self._landed[move.item.key] = (move.item, move.target, landed)
 
     def _free_source(self) -> None:
         """Each file goes only after a fresh look at both sides found what was verified."""

@@ -76,6 +76,8 @@ def walk(root: Path) -> Tree:
         raise UsageError(f"{root}: no such file or directory", hint="give the directory that holds the profiles")
     if root.is_file():
         return Tree(root.parent, (_file(root, root.name),))
+    if not root.is_dir():
+        raise UsageError(f"{root}: neither a file nor a directory", hint="give the directory that holds the profiles")
     files: list[File] = []
     unreadable: list[str] = []
     _scan(root, "", files, unreadable, seen=set(), depth=0)

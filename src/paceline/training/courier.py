@@ -90,8 +90,12 @@ def main() -> None:
     line = sys.stdin.buffer.readline()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     job = msgspec.json.decode(line, type=Job)
+    patience = job.patience
     for move in job.moves:
-        print(msgspec.json.encode(carry(move, job.patience)).decode(), flush=True)
+        carried = carry(move, patience)
+        print(msgspec.json.encode(carried).decode(), flush=True)
+        if any(not each.again for each in carried.troubles):
+            patience = 0.0  # the others are tried once: whoever waits for us should hear of it soon
     # Not through the interpreter's end: threads that hang in a dead connection would hold it.
     os._exit(0)
 

@@ -7,13 +7,13 @@ must share the directory. Weights are taken as replicated (data parallel): each 
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event
 
 from paceline.checkpoint import mindformers
 from paceline.checkpoint.arrays import HeldTensor, make_frame, remove_unfinished, write_file, write_small
@@ -37,15 +37,19 @@ class IterationSaver:
     ranks: Ranks
     keep: int = 5
     commit_timeout: float = field(default_factory=lambda: COMMIT_TIMEOUT)
-    stopped: Event = field(default_factory=Event)
-    """Set: give up waiting for other ranks."""
     _attempt: str = ""
+    _last_moment: float = math.inf
+    """Of waiting for other ranks, by the clock."""
 
-    def begin(self, step: int, attempt: str) -> None:
+    def begin(self, attempt: str) -> None:
         self._attempt = attempt
         if self.ranks.rank == 0:
             for directory in self.directory.glob("iteration_*"):
                 remove_unfinished(directory)
+
+    def hurry(self, seconds: float) -> None:
+        """Training failed, here and perhaps elsewhere: wait no longer than this for other ranks."""
+        self._last_moment = time.monotonic() + seconds
 
     def save(
         self, moment: Moment, tensors: Sequence[HeldTensor], common: Mapping[str, int | float], weights: Set[str]
@@ -80,7 +84,7 @@ class IterationSaver:
         if missing:
             raise PacelineError(
                 f"{directory}: rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing[:8]))} saved nothing "
-                f"within {self.commit_timeout:.0f} s: this checkpoint is not committed",
+                f"in time: this checkpoint is not committed",
                 hint="ranks must share the output directory for this format (use_legacy_format: True needs no sharing)",
             )
         write_small(self.directory, mindformers.TRACKER, f"{moment.global_step}".encode())
@@ -98,8 +102,8 @@ class IterationSaver:
 
     def _wait(self, missing: Callable[[], list[int]]) -> list[int]:
         until = time.monotonic() + self.commit_timeout
-        while (found := missing()) and time.monotonic() < until and not self.stopped.is_set():
-            self.stopped.wait(_POLL)
+        while (found := missing()) and time.monotonic() < min(until, self._last_moment):
+            time.sleep(_POLL)
         return found
 
     def _metadata(self, groups: Mapping[bool, Sequence[HeldTensor]]) -> bytes:

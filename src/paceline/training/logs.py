@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import logging.handlers
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from paceline.training.ranks import Ranks
@@ -21,9 +22,7 @@ class RankLog:
         self.handlers: list[logging.Handler] = []
         self._level = _ROOT.level
         for name, level in (("info.log", logging.INFO), ("error.log", logging.ERROR)):
-            file = logging.handlers.RotatingFileHandler(
-                directory / name, maxBytes=_BYTES, backupCount=_FILES, encoding="utf-8", delay=True
-            )
+            file = LogFile(directory / name)
             file.setLevel(level)
             self.handlers.append(file)
         if not _ROOT.handlers and not logging.getLogger().handlers:
@@ -39,10 +38,35 @@ class RankLog:
 
     def flush(self) -> None:
         for handler in self.handlers:
-            handler.flush()
+            with suppress(OSError):  # said when the line was written
+                handler.flush()
 
     def close(self) -> None:
         for handler in self.handlers:
             _ROOT.removeHandler(handler)
-            handler.close()
+            with suppress(OSError):
+                handler.close()
         _ROOT.setLevel(self._level)
+
+
+class LogFile(logging.handlers.RotatingFileHandler):
+    """A disk that takes nothing is said once on stderr until it takes lines again, not with a traceback for every line."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=_BYTES, backupCount=_FILES, encoding="utf-8", delay=True)
+        self._fails = self._said = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._fails = False
+        super().emit(record)
+        self._said = self._fails
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._fails = True
+        if not self._said:
+            why = (error.strerror or str(error)).lower()
+            print(f"paceline: {self.baseFilename}: {why}; lines are missing there, training goes on", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paceline.training.monitor import Monitor, close_all
@@ -17,23 +17,24 @@ def as_callback(monitors: Sequence[Monitor], *, ranks: Ranks | None = None, init
     bridge = _Bridge(list(monitors), ranks or _ranks(), initial_step)
 
     class PacelineCallback(Callback):  # type: ignore[misc]
-        def begin(self, run_context: Any) -> None:
+        # Not begin, step_end, …: Model.fit calls those for the steps of its evaluation too.
+        def on_train_begin(self, run_context: Any) -> None:
             bridge.begin(run_context.original_args())
 
-        def step_begin(self, run_context: Any) -> None:
+        def on_train_step_begin(self, run_context: Any) -> None:
             bridge.step_begin()
 
-        def step_end(self, run_context: Any) -> None:
+        def on_train_step_end(self, run_context: Any) -> None:
             bridge.step_end(run_context.original_args())
 
-        def epoch_end(self, run_context: Any) -> None:
+        def on_train_epoch_end(self, run_context: Any) -> None:
             bridge.epoch_end(run_context.original_args())
 
-        def end(self, run_context: Any) -> None:
+        def on_train_end(self, run_context: Any) -> None:
             bridge.end()
 
-        def __exit__(self, *error: Any) -> None:
-            bridge.close()
+        def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+            bridge.close(error)
 
     return PacelineCallback()
 
@@ -44,13 +45,13 @@ class _Bridge:
     def __init__(self, monitors: list[Monitor], ranks: Ranks, initial_step: int) -> None:
         self._monitors = monitors
         self._first = initial_step
-        self._state = TrainingState(ranks.rank, ranks.world_size, step=initial_step)
+        self._state = TrainingState(ranks.rank, ranks.world_size, step=initial_step, sum_over_ranks=_sum_over_ranks())
         self._parameters: Any = None
 
     def begin(self, parameters: Any) -> None:
         state = self._state
         self._parameters = parameters
-        state.steps_per_epoch = int(parameters.get("batch_num") or 0)
+        state.steps_per_epoch = _steps_per_epoch(parameters)
         # MindSpore counts epochs that are left, and steps from 0 again.
         state.total_steps = self._first + int(parameters.get("epoch_num") or 0) * state.steps_per_epoch
         state.batch_size = _batch_size(parameters)
@@ -85,8 +86,13 @@ class _Bridge:
         for monitor in self._monitors:
             monitor.train_end(self._state)
 
-    def close(self) -> None:
-        close_all(self._monitors)
+    def close(self, error: BaseException | None) -> None:
+        try:
+            if error is not None and self._parameters is not None:
+                for monitor in self._monitors:
+                    monitor.train_failed(self._state, error)
+        finally:
+            close_all(self._monitors)
 
     def _follow(self, parameters: Any) -> None:
         self._parameters = parameters
@@ -110,6 +116,24 @@ def _ranks() -> Ranks:
     rank, world = int(get_rank()), int(get_group_size())
     local = min(own.local_size, world)
     return Ranks(rank, world, rank % local, local)
+
+
+def _sum_over_ranks() -> Callable[[Sequence[float]], Sequence[float]] | None:
+    from mindspore import Tensor, float32, ops
+    from mindspore.communication import GlobalComm
+
+    if not GlobalComm.INITED:
+        return None
+    all_reduce = ops.AllReduce()
+    return lambda values: [float(each) for each in all_reduce(Tensor(list(values), float32)).asnumpy()]
+
+
+def _steps_per_epoch(parameters: Any) -> int:
+    """In a sink an "epoch" is sink_size steps: batch_num. It says the same where there is no sink after all (on a CPU)."""
+    dataset = parameters.get("train_dataset")
+    if parameters.get("dataset_sink_mode") or dataset is None or not hasattr(dataset, "get_dataset_size"):
+        return int(parameters.get("batch_num") or 0)
+    return int(dataset.get_dataset_size())
 
 
 def _batch_size(parameters: Any) -> int:

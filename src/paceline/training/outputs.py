@@ -31,6 +31,9 @@ def default_root(output_dir: str | Path | None = None) -> Path:
 class OutputTree:
     root: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", Path(self.root))  # whoever gives it as text
+
     def checkpoint(self, rank: int) -> Path:
         return self._made(f"checkpoint/rank_{rank}")
 

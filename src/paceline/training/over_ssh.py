@@ -71,7 +71,7 @@ def _stop(running: dict[Future[int], _Remote], waiting: set[Future[int]]) -> Non
 class _Remote:
     def __init__(self, plan: LaunchPlan, number: int, host: Location, say: Callable[[str], None]) -> None:
         self.name = host.host
-        self._plan, self._number, self._host, self._say = plan, number, host, say
+        self._plan, self._number, self._say = plan, number, say
         self._connection = Connection(host, Login())
         self._stopped = threading.Event()
 

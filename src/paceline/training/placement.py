@@ -81,6 +81,8 @@ def on_modelarts(environ: Mapping[str, str]) -> tuple[int, Nodes] | None:
     count = _count(environ, "MA_NUM_HOSTS", "VC_WORKER_NUM")
     cards = _count(environ, "MA_NUM_GPUS", "NPU_NUM")
     index = environ.get("VC_TASK_INDEX") or _pod_number(environ.get("MA_CURRENT_INSTANCE_NAME", "")) or "0"
+    if not index.isdigit():
+        raise UsageError(f"VC_TASK_INDEX={index[:40]!r} is no number", hint="unset it, or give --node-rank yourself")
     first = environ.get("VC_WORKER_HOSTS", "").split(",")[0].strip()
     if count > 1 and not first:
         raise UsageError(

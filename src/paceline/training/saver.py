@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,10 +36,10 @@ class RankSaver:
     _files: dict[str, FileRecord] = field(default_factory=dict)
     _abandoned: set[str] = field(default_factory=set)
 
-    def begin(self, step: int) -> None:
-        """Look at what earlier starts left; step: where this one begins."""
+    def begin(self, step: int, attempt: str) -> None:
+        """Look at what earlier starts left; step: where this one begins; attempt: tells it from others, on all ranks."""
         remove_unfinished(self.directory)
-        self._attempt = os.environ.get("PACELINE_RUN_ID") or f"from step {step}"
+        self._attempt = attempt
         self._files = dict(_recorded(self.directory))
         names = self._names()
         self._run = max((name.run for name in names), default=-1)

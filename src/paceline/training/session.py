@@ -215,14 +215,13 @@ def cloud_session(
     strict           outputs that did not arrive are an error, if training itself had none
     """
     settings = Settings(requirements, input_dir, input_timeout, deadline, sigterm_grace, strict, patience or Patience())
-    url = remote_save_url or os.environ.get(_URL_VARIABLE)
+    url = _url(remote_save_url) or os.environ.get(_URL_VARIABLE)
     return CloudSession(output_dir, url, inputs or {}, ranks=ranks, settings=settings)
 
 
 def _url(text: str | None) -> str | None:
-    if not text or text.lower().startswith(_PLEASE):
-        return None
-    return text.rstrip("/")
+    url = (text or "").strip().rstrip("/")
+    return None if not url or url.lower().startswith(_PLEASE) else url
 
 
 def _input(value: str | Path | Input) -> Input:

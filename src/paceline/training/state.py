@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,8 @@ class TrainingState:
     """Asked at most once a step, and only if a monitor wants to know: reading a loss stops an accelerator."""
     learning_rate_of: Callable[[], float | None] = lambda: None
     """The same for learning_rate, where the loop does not know it as a number."""
+    sum_over_ranks: Callable[[Sequence[float]], Sequence[float]] | None = None
+    """Number by number; every rank calls it, at the end of the same step. None: ranks cannot be asked."""
     _loss_step: int = -1
     _loss: float | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paceline.training.ranks import Ranks
@@ -22,6 +22,7 @@ def torch_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None 
         weights=lambda: dict(_plain(model).state_dict()),
         optimizer_state=lambda: _optimizer_state(optimizer, names) if optimizer is not None else {},
         trainable=trainable.__contains__,
+        sum_over_ranks=_sum_over_ranks(model),
         **fields,
     )
 
@@ -47,6 +48,22 @@ def load_torch_state(
         if found and id(parameter) in numbers:
             state["state"][numbers[id(parameter)]] = {key: tensor(value) for key, value in found.items()}
     optimizer.load_state_dict(state)
+
+
+def _sum_over_ranks(model: torch.nn.Module) -> Callable[[Sequence[float]], Sequence[float]] | None:
+    from torch import distributed, tensor
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    # Where the weights are: NCCL and HCCL know no other memory.
+    device = next((parameter.device for parameter in model.parameters()), None)
+
+    def summed(values: Sequence[float]) -> Sequence[float]:
+        numbers = tensor(values, device=device)
+        distributed.all_reduce(numbers)
+        return [float(each) for each in numbers.tolist()]
+
+    return summed
 
 
 def _optimizer_state(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 from paceline.errors import PacelineError
 from paceline.training.background import Background
@@ -24,12 +24,12 @@ _SHOWN = 20
 class Patience:
     """How long to try; tests shorten it."""
 
-    round: float = 60.0
-    """Seconds one round keeps trying a store that does not answer."""
+    round: float = 15.0
+    """Seconds one round keeps trying a store that does not answer; then it is said."""
     longest_round: float = 6 * 3600.0
     pause: float = 5.0
     """Before the next try after a round that failed; doubled up to `longest_pause`."""
-    longest_pause: float = 120.0
+    longest_pause: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Uploader:
             if until - monotonic() <= pause:
                 return left
             log.warning("not everything is at %s yet (%s); trying again", self.url, left[0].reason)
-            _sleep(pause)
+            sleep(pause)
             pause = min(pause * 2, 30.0)
 
 
@@ -170,7 +170,3 @@ def _leftovers(trip: Trip) -> list[Leftover]:
         files = [path for path in Path(move.source).rglob("*") if path.is_file()] or [Path(move.source)]
         found += [Leftover(str(path), trip.complaint) for path in files[:100]]
     return found
-
-
-def _sleep(seconds: float) -> None:
-    threading.Event().wait(seconds)

@@ -28,6 +28,7 @@ from paceline.analysis.compare import Measured, measure
 from paceline.errors import PacelineError, UsageError
 from paceline.report.data import ReportData, report_data
 from paceline.report.html import document
+from paceline.report.table import packed
 from paceline.run.engines.processes import Processes
 from paceline.run.index import Reading
 from paceline.run.run import Run
@@ -46,8 +47,11 @@ MOST_ANSWERS = 256
 FOUND, QUEUED, READING, EXAMINING, READY, FAILED = "found", "queued", "reading", "examining", "ready", "failed"
 LANGUAGES = ("en", "zh")
 
-_ASKED_APART = ("links", "host_links", "memory")
-"""Tables of the report that the pages ask for when they show them: at ten thousand ranks they are too large to send along."""
+PARTS = {"arrivals": ("arrivals",), "operators": ("operators", "operator_times")}
+"""Tables of the report that one view needs: it asks for them when it is shown, so that the first view stays light."""
+
+_ASKED_APART = ("links", "host_links", "memory", *(name for names in PARTS.values() for name in names))
+"""What does not travel with the overview; links and memory have answers of their own."""
 
 Result = TypeVar("Result")
 _log = logging.getLogger("uvicorn.error")
@@ -85,8 +89,8 @@ class OpenRun:
         self.diagnosis: Diagnosis | None = None
         self.undiagnosed: str | None = None
         """Why there is no diagnosis."""
-        self._report: ReportData | None = None
         self._documents: dict[str, bytes] = {}
+        self._parts: dict[str, bytes] = {}
         self.answers = Answers()
         self._lanes: Lanes | None = None
         self._answers: dict[tuple[str, ...], object] = {}
@@ -164,22 +168,30 @@ class OpenRun:
             # A recording without a single step is shown all the same, and the page says why nothing was concluded.
             self.undiagnosed = str(error)
         texts = {language: as_json(self.diagnosis, language) for language in LANGUAGES} if self.diagnosis else {}
-        self._report = report_data(run, texts, nominal=self._hardware.nominal_speeds)
-        self._documents = {language: self._document(language) for language in LANGUAGES}
+        report = report_data(run, texts, nominal=self._hardware.nominal_speeds)
+        self._documents = {language: self._document(report, language) for language in LANGUAGES}
+        self._parts = {
+            part: _compressed({"tables": {name: packed(report.tables[name]) for name in names}})
+            for part, names in PARTS.items()
+        }
 
-    def _document(self, language: str) -> bytes:
-        assert self._report is not None
-        tables = {name: table for name, table in self._report.tables.items() if name not in _ASKED_APART}
-        whole = document(replace(self._report, tables=tables), language)
+    def _document(self, report: ReportData, language: str) -> bytes:
+        tables = {name: table for name, table in report.tables.items() if name not in _ASKED_APART}
+        whole = document(replace(report, tables=tables), language)
         about = {"run": self.found.id, "undiagnosed": self.undiagnosed, "source": self.found.name}
-        return gzip.compress(msgspec.json.encode(whole | about), compresslevel=3)
+        return _compressed(whole | about)
 
     # -- for requests ------------------------------------------------------------------------------------------------
 
     def report(self, language: str) -> bytes:
-        """What the overview and the communication page show, as compressed JSON: schema "paceline.report/1"."""
+        """What all pages of a run share, as compressed JSON: schema "paceline.report/1"."""
         self._ready()
         return self._documents[language]
+
+    def part(self, name: str) -> bytes:
+        """Tables of the report that only one view needs, as compressed JSON."""
+        self._ready()
+        return self._parts[name]
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
@@ -240,6 +252,10 @@ class OpenRun:
         if self.state.phase != READY or self._run is None:
             raise NotReadyError(self.state)
         return self._run
+
+
+def _compressed(value: object) -> bytes:
+    return gzip.compress(msgspec.json.encode(value), compresslevel=3)
 
 
 def _one_line(error: Exception) -> str:

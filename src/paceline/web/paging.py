@@ -113,9 +113,13 @@ def _titled(column: Column) -> str:
     return f"{column.name} ({unit})" if unit else column.name
 
 
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""Full-width signs too: spreadsheets set to Chinese or Japanese take them for the plain ones."""
+
+
 def _plain(value: Any) -> Any:
     """A cell a spreadsheet takes for a formula is made a text: names come from files nobody vouches for."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
         return f"'{value}"
     return value
 

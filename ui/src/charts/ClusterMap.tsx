@@ -1,4 +1,5 @@
 // The cluster as racks: each host a block of cards, coloured by one number, culprits red.
+import { hostName } from "../views/names";
 import { useCallback, useMemo, useState } from "preact/hooks";
 import { hideTip, showTip, type Tip } from "../components/tooltip";
 import type { Cluster, Rank } from "../data/cluster";
@@ -30,7 +31,7 @@ export function ClusterMap({ cluster, fraction, tip, color, marked, onPick }: Cl
       context.textBaseline = "alphabetic";
       for (const rack of racks.racks) {
         context.fillStyle = variable("ink-soft");
-        if (racks.labels) context.fillText(fit(context, rack.host.name || t("unknown host"), rack.width), rack.x, rack.y - 5);
+        if (racks.labels) context.fillText(fit(context, hostName(rack.host.name, t), rack.width), rack.x, rack.y - 5);
       }
       // A few that are missing must be seen; where most are, they must not drown the others.
       const known = racks.cells.reduce((sum, cell) => sum + Number(cell.rank.recorded && fraction(cell.rank) !== null), 0);

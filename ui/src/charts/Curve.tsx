@@ -22,12 +22,14 @@ interface CurveProps {
   label: string;
   fromZero?: boolean;
   height?: number;
+  /** Nothing lies between two whole numbers on the x axis: batches, steps. */
+  whole?: boolean;
 }
 
 const LEFT = 74;
 const BOTTOM = 24;
 
-export function Curve({ series, format, formatX, label, fromZero = true, height = 220 }: CurveProps) {
+export function Curve({ series, format, formatX, label, fromZero = true, height = 220, whole = false }: CurveProps) {
   const all = series.flatMap((one) => one.y).filter(Number.isFinite);
   const low = all.reduce((least, value) => Math.min(least, value), Infinity);
   const high = all.reduce((most, value) => Math.max(most, value), -Infinity);
@@ -51,10 +53,10 @@ export function Curve({ series, format, formatX, label, fromZero = true, height 
         context.fillText(format(value), LEFT - 8, y(value));
       }
       context.textAlign = "center";
-      for (const value of ticks(span[0], span[1], 8)) context.fillText(formatX(value), Math.min(width - 24, Math.max(LEFT + 10, x(value))), tall - 9);
+      for (const value of ticks(span[0], span[1], 8).filter((tick) => !whole || Number.isInteger(tick))) context.fillText(formatX(value), Math.min(width - 24, Math.max(LEFT + 10, x(value))), tall - 9);
       for (const one of series) trace(context, one, x, y);
     },
-    [series, format, formatX, range[0], range[1], span[0], span[1]],
+    [series, format, formatX, range[0], range[1], span[0], span[1], whole],
   );
   const { ref, width } = useCanvas(draw, height);
   const onMove = (event: MouseEvent): void => {

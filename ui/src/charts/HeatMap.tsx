@@ -20,7 +20,7 @@ interface HeatMapProps {
   onPick: (column: number, row: number) => void;
 }
 
-const LEFT = 58;
+const LEFT = 66;
 const BOTTOM = 22;
 
 export function HeatMap({ values, columns, rows, boundaries, columnLabel, rowLabel, marked, tip, label, onPick }: HeatMapProps) {
@@ -91,7 +91,7 @@ function drawRows(context: CanvasRenderingContext2D, { rows, high, rowLabel }: {
   context.textAlign = "right";
   context.fillStyle = variable("ink-soft");
   const every = Math.max(1, Math.ceil(13 / high));
-  for (let row = 0; row < rows; row += every) context.fillText(rowLabel(row), LEFT - 8, (row + 0.5) * high);
+  for (let row = 0; row < rows; row += every) context.fillText(rowLabel(row), LEFT - 8, Math.max(6, (row + 0.5) * high), LEFT - 8);
 }
 
 interface ColumnFrame {

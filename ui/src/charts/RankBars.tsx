@@ -24,13 +24,13 @@ interface RankBarsProps {
   onPick?: ((rank: number) => void) | undefined;
 }
 
-const LEFT = 58;
+const LEFT = 66;
 const BOTTOM = 26;
 
 export function RankBars({ bars, colors, downColor, marked, tip, label, height = 220, onPick }: RankBarsProps) {
   const [cursor, setCursor] = useState<number | null>(null);
-  const high = Math.max(0, ...bars.map((bar) => sum(bar.up)));
-  const low = -Math.max(0, ...bars.map((bar) => bar.down ?? 0));
+  const high = bars.reduce((most, bar) => Math.max(most, sum(bar.up)), 0);
+  const low = -bars.reduce((most, bar) => Math.max(most, bar.down ?? 0), 0);
   const draw = useCallback(
     (context: CanvasRenderingContext2D, width: number, tall: number) => {
       const y = linear(paddedRange(low, high), [tall - BOTTOM, 8]);

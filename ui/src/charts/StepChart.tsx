@@ -8,7 +8,7 @@ import { axisRange, linear, ticks, type Scale } from "./scale";
 import { useWidth } from "./useCanvas";
 
 const HEIGHT = 240;
-const LEFT = 58;
+const LEFT = 66;
 
 interface StepChartProps {
   steps: Columns;

@@ -14,6 +14,15 @@ export function cividis(fraction: number): Rgb {
   return mix(CIVIDIS[low], CIVIDIS[Math.min(low + 1, CIVIDIS.length - 1)], at - low);
 }
 
+/** On dark paper the darkest blue would vanish: there the ramp starts higher. */
+const RAMP_START = { light: 0, dark: 0.3 };
+
+/** The same, as it is drawn on the paper of a theme. */
+export function ramp(fraction: number, theme: "light" | "dark"): Rgb {
+  const start = RAMP_START[theme];
+  return cividis(start + (1 - start) * fraction);
+}
+
 export function mix(from: Rgb, to: Rgb, fraction: number): Rgb {
   return [0, 1, 2].map((i) => Math.round(from[i] + (to[i] - from[i]) * fraction)) as Rgb;
 }

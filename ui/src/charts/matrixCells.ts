@@ -1,5 +1,5 @@
 // The cells of a matrix: few as rectangles, very many straight into pixels.
-import { cividis, css, parseHex, variable, type Rgb } from "./color";
+import { css, parseHex, ramp, variable, type Rgb } from "./color";
 import type { MatrixCell } from "./Matrix";
 import { LEFT } from "./matrixAxes";
 import type { Viewport } from "./viewport";
@@ -14,9 +14,7 @@ export interface Frame {
 }
 
 const STEPS = 64;
-/** On dark paper the darkest blue would vanish: the ramp starts a little higher. */
-const START = { light: 0, dark: 0.22 };
-const RAMP = { light: ramp(START.light), dark: ramp(START.dark) };
+const RAMP = { light: colorsOn("light"), dark: colorsOn("dark") };
 /** From here on single rectangles are slower than writing pixels. */
 const MANY = 20_000;
 
@@ -57,6 +55,6 @@ function drawPixels(context: CanvasRenderingContext2D, cells: MatrixCell[], fram
   context.putImageData(image, left, top);
 }
 
-function ramp(start: number): Rgb[] {
-  return Array.from({ length: STEPS + 1 }, (_, i) => cividis(start + (1 - start) * (i / STEPS)));
+function colorsOn(theme: "light" | "dark"): Rgb[] {
+  return Array.from({ length: STEPS + 1 }, (_, i) => ramp(i / STEPS, theme));
 }

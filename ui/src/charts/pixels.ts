@@ -1,17 +1,14 @@
 // Values straight into pixels: one array write per cell, however many there are.
-import { cividis, type Rgb } from "./color";
+import { ramp, type Rgb } from "./color";
 
 const STEPS = 255;
-/** On dark paper the darkest blue would vanish: the ramp starts a little higher. */
-const START = { light: 0, dark: 0.22 };
 
 const pack = ([red, green, blue]: Rgb): number => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 
-const RAMPS = { light: ramp("light"), dark: ramp("dark") };
+const RAMPS = { light: packedRamp("light"), dark: packedRamp("dark") };
 
-function ramp(theme: "light" | "dark"): Uint32Array {
-  const start = START[theme];
-  return Uint32Array.from({ length: STEPS + 1 }, (_, i) => pack(cividis(start + ((1 - start) * i) / STEPS)));
+function packedRamp(theme: "light" | "dark"): Uint32Array {
+  return Uint32Array.from({ length: STEPS + 1 }, (_, i) => pack(ramp(i / STEPS, theme)));
 }
 
 /**

@@ -37,6 +37,8 @@ export interface PathSegment {
   op: string;
 }
 
+/** Kind of the events that are steps. */
+export const STEPS = 0;
 const KIND_COLORS = ["tail", "compute", "exposed", "data", "waiting-deep", "free"];
 /** How much of a merged block is events: full, most, some, little. */
 const SHADES = [1, 0.75, 0.5, 0.3];
@@ -115,9 +117,13 @@ function drawLabels(frame: Frame, labels: [number, number, number, LaidLane][], 
   for (const [i, x, wide, lane] of labels) {
     if (wide < 34) continue;
     context.fillStyle = colors.inks[tile.kind[i] * SHADES.length];
-    context.fillText(fit(tile.count[i] > 1 ? `${tile.names[tile.name[i]]} … ×${tile.count[i]}` : tile.names[tile.name[i]], wide - 6), x + 3, AXIS + lane.y - frame.scroll + lane.height / 2 + 0.5);
+    const name = tile.names[tile.name[i]];
+    context.fillText(fit(tile.count[i] > 1 ? `${name} … ×${tile.count[i]}` : tile.kind[i] === STEPS ? shortened(name, wide - 6) : name, wide - 6), x + 3, AXIS + lane.y - frame.scroll + lane.height / 2 + 0.5);
   }
 }
+
+/** A step that is too narrow for its name keeps its number. */
+const shortened = (name: string, width: number): string => (name.length * 6 <= width ? name : name.replace(/\D+/g, ""));
 
 /** Cheap: about six pixels a letter; measuring thousands of texts would cost more than drawing them. */
 const fit = (text: string, width: number): string => (text.length * 6 <= width ? text : `${text.slice(0, Math.max(1, Math.floor(width / 6) - 1))}…`);
@@ -153,7 +159,8 @@ export function drawAxis({ context, width, height, view }: Frame): void {
     context.lineTo(x, height);
     context.stroke();
     context.fillStyle = variable("ink-soft");
-    if (x > GUTTER + 24) context.fillText(label(at, view), x, AXIS / 2 - 1);
+    const text = label(at, view);
+    if (x > GUTTER + 24 && x + context.measureText(text).width / 2 < width - 2) context.fillText(text, x, AXIS / 2 - 1);
   }
 }
 
@@ -258,8 +265,13 @@ export function drawSelection(frame: Frame, selection: View & { top: number; bot
   context.globalAlpha = 1;
   context.strokeStyle = variable("link");
   context.strokeRect(x0 + 0.5, AXIS + selection.top - scroll, x1 - x0, selection.bottom - selection.top);
-  context.fillStyle = variable("ink");
   context.font = `600 11px ${variable("font")}`;
   context.textAlign = "left";
-  context.fillText(duration((selection.end - selection.begin) / 1e6), x0 + 5, AXIS + selection.top - scroll + 9);
+  context.textBaseline = "middle";
+  const text = duration((selection.end - selection.begin) / 1e6);
+  const y = AXIS + Math.max(0, selection.top - scroll);
+  context.fillStyle = variable("card");
+  context.fillRect(x0 + 1, y + 1, context.measureText(text).width + 10, 16);
+  context.fillStyle = variable("ink");
+  context.fillText(text, x0 + 6, y + 9.5);
 }

@@ -85,11 +85,10 @@ const TABLES = [
 ] as const;
 export type TableName = (typeof TABLES)[number];
 
-type Json = Record<string, unknown>;
+export type Json = Record<string, unknown>;
 
 /** Reads what html.py wrote; a field that is missing becomes empty rather than an error. */
-export function readDocument(text: string): ReportDocument {
-  const raw = JSON.parse(text) as Json;
+export function readDocument(raw: Json): ReportDocument {
   const packed = object(raw["tables"]) as Record<string, PackedTable>;
   const diagnoses: Partial<Record<Language, Diagnosis>> = {};
   for (const [language, diagnosis] of Object.entries(object(raw["diagnoses"]))) {
@@ -111,6 +110,12 @@ export function readDocument(text: string): ReportDocument {
     diagnoses,
     tables: Object.fromEntries(TABLES.map((name) => [name, new Columns(packed[name])])) as Record<TableName, Columns>,
   };
+}
+
+/** The same document with tables that came later. */
+export function withTables(document: ReportDocument, packed: Record<string, PackedTable>): ReportDocument {
+  const more = Object.fromEntries(Object.entries(packed).map(([name, table]) => [name, new Columns(table)]));
+  return { ...document, tables: { ...document.tables, ...more } };
 }
 
 /** The findings in the language asked for, or in the one there is. */

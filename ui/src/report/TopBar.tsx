@@ -1,4 +1,5 @@
 // The bar that stays: sections, language, colours.
+import { Switches } from "../components/Switches";
 import { useText, type Key } from "../i18n/text";
 import type { Theme } from "./theme";
 
@@ -9,15 +10,13 @@ const SECTIONS: [string, Key][] = [
 
 export function TopBar({ theme, onLanguage }: { theme: Theme; onLanguage: () => void }) {
   const t = useText();
-  const themeName = t(`theme.${theme.choice}` as Key);
   return (
     <header class="bar">
       <span class="mark">Paceline</span>
       <nav aria-label={t("nav.label")}>
         {SECTIONS.map(([id, key]) => <a key={id} href={`#${id}`}>{t(key)}</a>)}
       </nav>
-      <button type="button" id="theme" onClick={theme.next} aria-label={t("theme.label", { theme: themeName })}>{themeName}</button>
-      <button type="button" id="language" onClick={onLanguage} aria-label={t("language.label")}>{t("language.switch")}</button>
+      <Switches theme={theme} onLanguage={onLanguage} />
     </header>
   );
 }

@@ -119,7 +119,7 @@ function GainBar({ finding }: { finding: Finding }) {
 
 function EvidenceTable({ evidence }: { evidence: Evidence[] }) {
   const t = useText();
-  const compared = evidence.some((row) => row.peers !== null && row.peers !== undefined);
+  const compared = evidence.some((row) => row.peers !== null && row.peers !== undefined && !isCount(row));
   return (
     <table class="evidence">
       <thead>
@@ -134,8 +134,8 @@ function EvidenceTable({ evidence }: { evidence: Evidence[] }) {
         {evidence.map((row, i) => (
           <tr key={i}>
             <td class="text">{row.metric}</td>
-            <td>{figure(row.value, row)}</td>
-            {compared && <td>{figure(row.peers ?? null, row)}</td>}
+            <td>{isCount(row) ? `${row.value} / ${figure(row.peers ?? null, row)}` : figure(row.value, row)}</td>
+            {compared && <td>{isCount(row) ? "" : figure(row.peers ?? null, row)}</td>}
             {compared && <td>{against(row)}</td>}
           </tr>
         ))}
@@ -143,6 +143,9 @@ function EvidenceTable({ evidence }: { evidence: Evidence[] }) {
     </table>
   );
 }
+
+/** So many of so many ranks is no comparison with peers. */
+const isCount = (row: Evidence): boolean => (row.unit === "ranks" || row.unit === "张卡") && typeof row.peers === "number";
 
 function figure(value: number | string | null, row: Evidence): string {
   if (value === null) return UNKNOWN;
@@ -156,7 +159,7 @@ function figure(value: number | string | null, row: Evidence): string {
 
 function against(row: Evidence): string {
   if (typeof row.value !== "number" || typeof row.peers !== "number" || row.peers === 0) return "";
-  if (row.unit === "fraction" || row.unit === "%") return "";
+  if (row.unit === "fraction" || row.unit === "%" || isCount(row)) return "";
   const ratio = row.value / row.peers;
   return ratio >= 3 ? `× ${fixed(ratio, ratio >= 10 ? 0 : 1)}` : signedPercent(ratio - 1);
 }

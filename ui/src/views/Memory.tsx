@@ -37,14 +37,16 @@ export function Memory() {
 
 function columns(rows: Row[], t: Text): Column<Row>[] {
   const size = bytesColumn(rows.flatMap((row) => [row.peak, row.capacity]));
-  const most = Math.max(...rows.map((row) => (Number.isNaN(row.capacity) ? row.peak : row.capacity)));
+  const most = rows.reduce((high, row) => Math.max(high, Number.isNaN(row.capacity) ? row.peak : row.capacity), 0);
+  const known = rows.some((row) => !Number.isNaN(row.capacity));
+  const capacity: Column<Row> = { name: t("memory.capacity"), unit: size.unit, value: (row) => row.capacity, show: (row) => size.format(row.capacity) };
   return [
     { name: t("memory.rank"), value: (row) => row.rank },
     { name: t("memory.host"), text: true, value: (row) => row.host },
     { name: t("memory.peak"), unit: size.unit, value: (row) => row.peak, show: (row) => size.format(row.peak) },
-    { name: t("memory.capacity"), unit: size.unit, value: (row) => row.capacity, show: (row) => size.format(row.capacity) },
+    ...(known ? [capacity] : []),
     {
-      name: t("memory.use"), text: true, value: (row) => row.peak / row.capacity,
+      name: t(known ? "memory.use" : "memory.ofmost"), text: true, value: (row) => row.peak / (known ? row.capacity : most),
       show: (row) => (
         <span class="inline labelled">
           <i class="compute" style={{ width: `${(row.peak / most) * 80}%` }} />

@@ -8,7 +8,7 @@ import { knowsPhasesOnly, meanParts, type Share } from "../data/cluster";
 import { duration, signedPercent } from "../format/numbers";
 import { useText } from "../i18n/text";
 import { useScene } from "./context";
-import { fullName } from "./names";
+import { fullName, hostName } from "./names";
 
 /** Up to here every rank gets a row at once; above, hosts do, and open. */
 const ALL_ROWS = 64;
@@ -52,7 +52,7 @@ function BarHead() {
   return (
     <div class="row head" role="row">
       <span role="columnheader">{t("time.rank")}</span>
-      <span role="columnheader" />
+      <span role="columnheader"><span class="unseen">{t("time.title")}</span></span>
       <span role="columnheader">{t("time.step")}</span>
       <span role="columnheader">{t("time.own")}</span>
       <span role="columnheader">{t("time.excess")}</span>
@@ -108,17 +108,19 @@ function HostRow({ name, members, scale, red, startOpen }: HostRowProps) {
   const mean = meanParts(members);
   const worst = members.reduce((high, share) => (share.excess > high.excess ? share : high), members[0]);
   const own = members.reduce((sum, share) => sum + share.own, 0) / members.length;
-  const label = name || t("unknown host");
+  const label = hostName(name, t);
   return (
     <>
       <div class={`row host${red ? " red" : ""}`} role="row">
-        <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
-          {label} <small>{members.length}</small>
-        </button>
-        <StackedBar parts={mean.parts} scale={scale} title={`${label}, ${t("time.mean", { n: members.length })}`} />
-        <span>{duration(mean.step)}</span>
-        <span>{duration(own)}</span>
-        <span>{signedPercent(worst.excess)} <small>{t("rank", { n: worst.rank.rank })}</small></span>
+        <span role="rowheader">
+          <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+            {label} <small>{members.length}</small>
+          </button>
+        </span>
+        <div role="cell"><StackedBar parts={mean.parts} scale={scale} title={`${label}, ${t("time.mean", { n: members.length })}`} /></div>
+        <span role="cell">{duration(mean.step)}</span>
+        <span role="cell">{duration(own)}</span>
+        <span role="cell">{signedPercent(worst.excess)} <small>{t("rank", { n: worst.rank.rank })}</small></span>
       </div>
       {open && members.map((share) => <RankRow key={share.rank.rank} share={share} scale={scale} />)}
     </>
@@ -139,7 +141,7 @@ function RankRows({ sort, scale }: RowsProps) {
       {shown.map((share, i) => (
         <Fragment key={share.rank.rank}>
           {sort === "order" && shown[i - 1]?.rank.hostIndex !== share.rank.hostIndex && (
-            <div class="row hostname">{share.rank.host || t("unknown host")}</div>
+            <div class="row hostname" role="row"><span role="rowheader">{hostName(share.rank.host, t)}</span></div>
           )}
           <RankRow share={share} scale={scale} />
         </Fragment>
@@ -164,10 +166,10 @@ function RankRow({ share, scale }: { share: Share; scale: number }) {
         {t("rank", { n: share.rank.rank })}
         {share.rank.stage !== null && <small> {t("stage", { n: share.rank.stage })}</small>}
       </span>
-      <StackedBar parts={share.parts} scale={scale} title={fullName(share.rank, t)} />
-      <span>{duration(share.step)}</span>
-      <span>{duration(share.own)}</span>
-      <span>{signedPercent(share.excess)}</span>
+      <div role="cell"><StackedBar parts={share.parts} scale={scale} title={fullName(share.rank, t)} /></div>
+      <span role="cell">{duration(share.step)}</span>
+      <span role="cell">{duration(share.own)}</span>
+      <span role="cell">{signedPercent(share.excess)}</span>
     </div>
   );
 }

@@ -2,9 +2,10 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ThemeContext } from "../charts/useCanvas";
+import { Switches } from "../components/Switches";
 import type { Language } from "../data/document";
-import { LanguageContext, textIn, useText, type Key } from "../i18n/text";
-import { useTheme, type Theme } from "../report/theme";
+import { LanguageContext, textIn } from "../i18n/text";
+import { useTheme } from "../report/theme";
 import { Compare } from "./pages/Compare";
 import { RunPages } from "./pages/RunPages";
 import { Runs } from "./pages/Runs";
@@ -64,17 +65,6 @@ function Framed({ switches, children }: { switches: ComponentChildren; children:
         {switches}
       </header>
       <main id="main" tabIndex={-1}>{children}</main>
-    </>
-  );
-}
-
-function Switches({ theme, onLanguage }: { theme: Theme; onLanguage: () => void }) {
-  const t = useText();
-  const name = t(`theme.${theme.choice}` as Key);
-  return (
-    <>
-      <button type="button" id="theme" onClick={theme.next} aria-label={t("theme.label", { theme: name })}>{name}</button>
-      <button type="button" id="language" onClick={onLanguage} aria-label={t("language.label")}>{t("language.switch")}</button>
     </>
   );
 }

@@ -16,9 +16,18 @@ export interface Router {
 }
 
 const read = (): Place => ({
-  path: location.pathname.split("/").filter(Boolean).map(decodeURIComponent),
+  path: location.pathname.split("/").filter(Boolean).map(decoded),
   query: new URLSearchParams(location.search),
 });
+
+/** An address somebody mistyped is a page that does not exist, not an error. */
+function decoded(piece: string): string {
+  try {
+    return decodeURIComponent(piece);
+  } catch {
+    return piece;
+  }
+}
 
 export function useRouting(): Router {
   const [place, setPlace] = useState(read);

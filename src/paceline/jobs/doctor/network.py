@@ -22,8 +22,9 @@ def resolve(hosts: Mapping[str, str]) -> Iterator[Check]:
     """host → what it is for; all that do not resolve are told together, as the lines /etc/hosts needs."""
     found = {host: _addresses(host) for host in hosts}
     lost = [host for host, addresses in found.items() if not addresses]
-    for host in found.keys() - set(lost):
-        yield good("name", f"{host} is {found[host][0]}", f"{host} 解析为 {found[host][0]}")
+    for host, addresses in found.items():
+        if addresses:
+            yield good("name", f"{host} is {addresses[0]}", f"{host} 解析为 {addresses[0]}")
     if lost:
         lines = "\n".join(f"{_neighbour(host, found)}  {host}" for host in lost)
         yield bad(

@@ -12,10 +12,10 @@ import msgspec
 
 from paceline.jobs.backend import JobHandle
 from paceline.jobs.modelarts.cloud import Cloud
-from paceline.report.whole import write_whole
 from paceline.storage.opening import open_store
 from paceline.storage.store import MissingError, Store
 from paceline.storage.transfer import Options, transfer
+from paceline.whole import write_whole
 
 _OFFSETS = ".synced.json"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from paceline.jobs.code import copy_code, stale_files
 from paceline.jobs.description import JobDescription
 from paceline.jobs.modelarts.pre_start import packages, script, script_key
-from paceline.report.whole import write_whole
 from paceline.storage.report import OnProgress
 from paceline.storage.transfer import transfer
+from paceline.whole import write_whole
 
 _SHOWN = 5
 _LARGE = 50_000_000

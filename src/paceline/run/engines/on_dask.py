@@ -11,6 +11,9 @@ from paceline.run.engines import Lost
 T = TypeVar("T")
 R = TypeVar("R")
 
+WORKERS_WITHIN = 15
+"""Seconds."""
+
 
 class OnDask:
     """The scheduler gives a dead worker's tasks to others, and gives up on one that killed several."""
@@ -20,6 +23,7 @@ class OnDask:
     def __init__(self, address: str) -> None:
         try:
             from distributed import Client
+            from distributed import TimeoutError as TooLate  # in Python 3.10 not the built-in one
         except ImportError as error:
             raise UsageError("Dask is not installed", hint="pip install 'paceline[dask]'") from error
         self._address = address
@@ -27,9 +31,14 @@ class OnDask:
             self._client = Client(f"tcp://{address}", timeout="10s", set_as_default=False)
         except (OSError, ValueError) as error:
             raise PacelineError(f"dask://{address}: no scheduler answers ({error})") from error
-        if not self._client.scheduler_info(n_workers=-1)["workers"]:
+        try:
+            # Workers that died with somebody's last task are back within seconds.
+            self._client.wait_for_workers(1, timeout=WORKERS_WITHIN)
+        except TooLate as error:
             self._client.close()
-            raise PacelineError(f"dask://{address}: the scheduler has no workers", hint="dask worker tcp://host:8786")
+            raise PacelineError(
+                f"dask://{address}: the scheduler has no workers", hint=f"start some: dask worker tcp://{address}"
+            ) from error
 
     def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[tuple[T, R | Lost]]:
         suspects: list[T] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from paceline.errors import PacelineError, UsageError
@@ -44,16 +45,16 @@ class OnRay:
         import ray
         from ray.exceptions import RayError, RayTaskError
 
-        with self._client:
+        with self._asked():
             remote = ray.remote(max_retries=TRIES - 1)(work)
             waiting = {remote.remote(task): task for task in tasks}
         while waiting:
-            with self._client:
+            with self._asked():
                 ready, _ = ray.wait(list(waiting), num_returns=1)
             for reference in ready:
                 task = waiting.pop(reference)
                 try:
-                    with self._client:
+                    with self._asked():
                         result = ray.get(reference)
                 except RayTaskError as error:
                     raise error.as_instanceof_cause() from error
@@ -61,6 +62,21 @@ class OnRay:
                     yield task, Lost(f"every worker that read it died ({type(error).__name__})")
                 else:
                     yield task, result
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """This client's cluster is the one that Ray's functions speak to."""
+        from ray.exceptions import RayTaskError
+
+        try:
+            with self._client:
+                yield
+        except ConnectionError as error:
+            if isinstance(error, RayTaskError):
+                raise  # a reader's own trouble with some other server
+            raise PacelineError(
+                f"{self._address}: the Ray head went away", hint="what was read is kept; start again"
+            ) from error
 
     def close(self) -> None:
         self._client.disconnect()

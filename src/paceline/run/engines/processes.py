@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from paceline.run.engines import Lost
+
+# Most sources are read by this process alone; pools take a fortieth of a second to import.
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,6 +41,9 @@ class Processes:
         self, work: Callable[[T], R], tasks: Sequence[T], unfinished: list[T]
     ) -> Iterator[tuple[T, R | Lost]]:
         """Results until all are done or a process dies, which breaks the pool; then the rest is `unfinished`."""
+        from concurrent.futures import as_completed
+        from concurrent.futures.process import BrokenProcessPool
+
         with _pool(self._workers) as pool:
             futures = {pool.submit(work, task): task for task in tasks}
             given = set()
@@ -55,6 +59,8 @@ class Processes:
                     future.cancel()
 
     def _alone(self, work: Callable[[T], R], task: T) -> R | Lost:
+        from concurrent.futures.process import BrokenProcessPool
+
         with _pool(1) as pool:
             try:
                 return pool.submit(work, task).result()
@@ -63,5 +69,8 @@ class Processes:
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
     # Spawned, because forking a process that has run DuckDB threads can deadlock.
     return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from time import perf_counter
+from time import perf_counter, time
+from typing import NamedTuple
 
 from paceline.errors import PacelineError, UsageError
+from paceline.training.line_writer import LineWriter
 from paceline.training.monitor import Monitor
 from paceline.training.state import TrainingState
 from paceline.training.telling import log
@@ -19,6 +21,8 @@ _WIDTH = 50
 
 
 class MFLossMonitor(Monitor):
+    """The loop only hands the numbers over; a thread makes and writes the lines. `close` waits for the last one."""
+
     def __init__(
         self, per_print_times: int = 1, *, check_for_nan_in_loss_and_grad: bool = False, global_batch_size: int = 0
     ) -> None:
@@ -26,6 +30,7 @@ class MFLossMonitor(Monitor):
             raise UsageError(f"MFLossMonitor: per_print_times {per_print_times} must be at least 1")
         self._every, self._strict, self._batch = per_print_times, check_for_nan_in_loss_and_grad, global_batch_size
         self._last_step, self._last_time = 0, 0.0
+        self._writer = LineWriter(describe)
 
     def train_begin(self, state: TrainingState) -> None:
         self._last_step, self._last_time = state.step, perf_counter()
@@ -39,14 +44,26 @@ class MFLossMonitor(Monitor):
         if state.step // self._every <= self._last_step // self._every:
             return
         seconds = (perf_counter() - self._last_time) / (state.step - self._last_step)
-        loss = state.loss
-        for line in describe(state, loss, seconds, self._batch):
-            log.info("%s", line)
-        if loss is not None and not math.isfinite(loss):
-            self._say_not_finite(state, loss)
+        done = self._done(state, seconds)
+        self._writer.add(time(), done)
+        if done.loss is not None and not math.isfinite(done.loss):
+            self._say_not_finite(state, done.loss)
         self._last_step, self._last_time = state.step, perf_counter()
 
+    def close(self) -> None:
+        self._writer.flush()
+
+    def _done(self, state: TrainingState, seconds: float) -> DoneStep:
+        loss, rate = state.loss, state.rate()
+        batch = self._batch / state.world_size if self._batch else state.batch_size
+        return DoneStep(
+            state.epoch, state.step, state.step_in_epoch, state.steps_per_epoch, state.total_steps,
+            None if loss is None else float(loss), seconds, batch, None if rate is None else float(rate),
+            bool(state.overflow), state.loss_scale,
+        )  # fmt: skip
+
     def _say_not_finite(self, state: TrainingState, loss: float) -> None:
+        self._writer.flush()
         if self._strict:
             raise PacelineError(
                 f"step {state.step}: the loss is {loss}", hint="lower the learning rate or the loss scale"
@@ -54,21 +71,36 @@ class MFLossMonitor(Monitor):
         log.warning("step %d: the loss is %s", state.step, loss)
 
 
-def describe(state: TrainingState, loss: float | None, seconds: float, global_batch: int = 0) -> tuple[str, str]:
-    per_epoch = state.steps_per_epoch or state.total_steps or state.step
-    total = state.total_steps or state.step
+class DoneStep(NamedTuple):
+    """As TrainingState names it."""
+
+    epoch: int
+    step: int
+    step_in_epoch: int
+    steps_per_epoch: int
+    total_steps: int
+    loss: float | None
+    seconds: float
+    batch: float
+    """Samples per rank and step."""
+    rate: float | None
+    overflow: bool
+    loss_scale: float | None
+
+
+def describe(done: DoneStep) -> tuple[str, str]:
+    per_epoch = done.steps_per_epoch or done.total_steps or done.step
+    total = done.total_steps or done.step
     epochs = -(-total // per_epoch)
-    rate = state.rate()
     first = (
-        f"{{ Epoch:[{state.epoch:3d}/{epochs:3d}], step:[{state.step_in_epoch:5d}/{per_epoch:5d}], "
-        f"loss: {'nan' if loss is None else f'{loss:5.3f}'}, per_step_time: {int(seconds * 1000)}ms"
-        + (f", lr: {rate:g}" if rate is not None else "")
-        + f", overflow cond: {bool(state.overflow)}, loss_scale: {state.loss_scale}"
+        f"{{ Epoch:[{done.epoch:3d}/{epochs:3d}], step:[{done.step_in_epoch:5d}/{per_epoch:5d}], "
+        f"loss: {'nan' if done.loss is None else f'{done.loss:5.3f}'}, per_step_time: {int(done.seconds * 1000)}ms"
+        + (f", lr: {done.rate:g}" if done.rate is not None else "")
+        + f", overflow cond: {done.overflow}, loss_scale: {done.loss_scale}"
     )
-    percent = 100.0 * state.step / total
-    batch = global_batch / state.world_size if global_batch else state.batch_size
-    throughput = batch / seconds if seconds > 0 else 0.0
+    percent = 100.0 * done.step / total
+    throughput = done.batch / done.seconds if done.seconds > 0 else 0.0
     bar = f"|{'█' * int(_WIDTH * percent / 100):<{_WIDTH}}|"
     speed = f"{throughput:.2f}" if throughput >= 1 else f"{throughput:.5f}"
-    left = timedelta(seconds=int((total - state.step) * seconds))
+    left = timedelta(seconds=int((total - done.step) * done.seconds))
     return first, f"  {percent:4.1f}% {bar} {speed} samples/s/p  {left} }}"

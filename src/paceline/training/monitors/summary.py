@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 from time import perf_counter, time
-from typing import Any, Protocol
+from typing import Protocol
 
 from paceline.errors import UsageError
 from paceline.training.monitor import Monitor
 from paceline.training.outputs import OutputTree, default_root
 from paceline.training.state import TrainingState
 from paceline.training.telling import log
-
-_WRITERS = (("tensorboardX", "tensorboardX"), ("tensorboard", "torch.utils.tensorboard"))
-"""What must be installed, and where its SummaryWriter is."""
 
 
 class Writer(Protocol):
@@ -58,6 +56,7 @@ class SummaryMonitor(Monitor):
             for name, value in curves.items():
                 if value is not None:
                     self._writer.add_scalar(name, float(value), state.step)
+            self._writer.flush()
         except OSError as error:
             log.warning("summary: %s; no more curves are written, training goes on", error)
             self._writer = None
@@ -73,12 +72,37 @@ class SummaryMonitor(Monitor):
 
 
 def open_writer(directory: Path) -> Writer:
-    for needed, module in _WRITERS:
+    for needed, opened in _WRITERS:
         if find_spec(needed) is not None:
-            made: Any = import_module(module)
-            return made.SummaryWriter(str(directory))  # type: ignore[no-any-return]
+            return opened(directory)
     log.info("no TensorBoard writer is installed (tensorboardX): curves go to %s", directory / "scalars.jsonl")
     return JsonLines(directory / "scalars.jsonl")
+
+
+class EventFile:
+    """TensorBoard's format, by tensorboardX without its thread: a full disk ends that, and the next ten values block."""
+
+    def __init__(self, directory: Path) -> None:
+        events, summary = (import_module(f"tensorboardX.{name}") for name in ("event_file_writer", "summary"))
+        self._writer = events.EventsWriter(str(directory / "events"))
+        self._event = import_module("tensorboardX.proto.event_pb2").Event
+        self._scalar = summary.scalar
+
+    def add_scalar(self, tag: str, value: float, step: int) -> None:
+        self._writer.write_event(self._event(wall_time=time(), step=step, summary=self._scalar(tag, value)))
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def torch_writer(directory: Path) -> Writer:
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer: Writer = SummaryWriter(str(directory))
+    return writer
 
 
 class JsonLines:
@@ -95,3 +119,7 @@ class JsonLines:
 
     def close(self) -> None:
         self._file.close()
+
+
+_WRITERS: Sequence[tuple[str, Callable[[Path], Writer]]] = (("tensorboardX", EventFile), ("tensorboard", torch_writer))
+"""What must be installed, and who writes with it."""

@@ -8,13 +8,14 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
 from paceline.errors import UsageError
-from paceline.training.runner.config import IGNORED, Config, Section
-from paceline.training.runner.yaml_file import KeyPath, YamlFile
+from paceline.training.runner.config import IGNORED, WITHOUT_EFFECT, Config, Section
+from paceline.yaml_file import Spot, YamlFile
 
 _log = logging.getLogger("paceline")
 
@@ -33,10 +34,11 @@ DOCUMENTED: dict[str, str] = {
     "resume_or_finetune_checkpoint": "load_checkpoint",
 }
 """Old arguments whose key has another name; the others (run_mode, load_checkpoint, …) are keys themselves."""
-WITHOUT_EFFECT = frozenset({
+_UNHEARD = frozenset({
     "adapter_id", "guide", "modal_type", "register_path", "transform_process_num", "trust_remote_code",
 })  # fmt: skip
 """Old arguments that ask for nothing this model has."""
+_DEFAULTS = Config()
 _LISTS = frozenset({"predict_data", "options"})
 _FLAG = "True"
 _ERROR_PATH = re.compile(r" - at `\$(.*)`$")
@@ -44,7 +46,7 @@ _ERROR_PATH = re.compile(r" - at `\$(.*)`$")
 
 @dataclass(frozen=True)
 class Override:
-    path: KeyPath
+    path: Spot
     text: str
     argument: str
     """As the user wrote it."""
@@ -60,9 +62,13 @@ def make_config(file: YamlFile, arguments: Sequence[str]) -> Config:
     for name in [name for name in values if name in IGNORED]:
         del values[name]
     try:
-        return msgspec.convert(values, Config, strict=False)
+        config = msgspec.convert(values, Config, strict=False)
     except msgspec.ValidationError as error:
         raise _explained(error, file, overrides) from error
+    unheard = [key for key in WITHOUT_EFFECT if attrgetter(key)(config) != attrgetter(key)(_DEFAULTS)]
+    if unheard:
+        _log.warning("%s: no effect here: %s", file.file, ", ".join(unheard))
+    return config
 
 
 def parse(arguments: Sequence[str]) -> Iterator[Override]:
@@ -86,7 +92,7 @@ def parse(arguments: Sequence[str]) -> Iterator[Override]:
             text = json.dumps([text] if found else _values(words))
         elif not found:
             text = words.pop(0) if words and not words[0].startswith("--") else _FLAG
-        if path[0] in WITHOUT_EFFECT:
+        if path[0] in _UNHEARD:
             _log.warning("--%s has no effect here", path[0])
             continue
         _check_path(path, word)
@@ -100,7 +106,7 @@ def _values(words: list[str]) -> list[str]:
     return found
 
 
-def _path(name: str) -> KeyPath:
+def _path(name: str) -> Spot:
     plain = name.replace("-", "_")
     return tuple(DOCUMENTED.get(plain, plain).split("."))
 
@@ -108,21 +114,21 @@ def _path(name: str) -> KeyPath:
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-def _check_keys(values: Any, kind: type[Section], above: KeyPath, file: YamlFile) -> None:
+def _check_keys(values: Any, kind: type[Section], above: Spot, file: YamlFile) -> None:
     known = _fields(kind)
     for name, value in values.items() if isinstance(values, dict) else ():
         path = (*above, str(name))
         if name not in known:
             if not above and name in IGNORED:
-                _log.warning("%s: %s is not used here", file.at(path), name)
+                _log.warning("%s: %s is not used here", file.where(*path), name)
                 continue
-            raise UsageError(f"{file.at(path)}: unknown key {'.'.join(path)}", hint=_nearest(path, known))
+            raise UsageError(f"{file.where(*path)}: unknown key {'.'.join(path)}", hint=_nearest(path, known))
         section = known[name]
         if section is not None and value is not None:
             _check_keys(value, section, path, file)
 
 
-def _check_path(path: KeyPath, word: str) -> None:
+def _check_path(path: Spot, word: str) -> None:
     kind: type[Section] | None = Config
     for depth, name in enumerate(path):
         if kind is None:
@@ -133,7 +139,7 @@ def _check_path(path: KeyPath, word: str) -> None:
         kind = known[name]
 
 
-def _nearest(path: KeyPath, known: dict[str, type[Section] | None]) -> str:
+def _nearest(path: Spot, known: dict[str, type[Section] | None]) -> str:
     """By its last part; among equals, what is in the same section."""
     above = ".".join(path[:-1]) + "." if path[:-1] else ""
     candidates = {key.rpartition(".")[2]: key for key in _all_keys(Config, "")} | DOCUMENTED
@@ -190,7 +196,7 @@ def _index(items: list[Any], name: str, override: Override) -> int:
     return int(name)
 
 
-def _is_free(path: KeyPath) -> bool:
+def _is_free(path: Spot) -> bool:
     """No type is known for it: what it looks like is what it is."""
     kind: type[Section] | None = Config
     for name in path:
@@ -223,10 +229,10 @@ def _explained(error: msgspec.ValidationError, file: YamlFile, overrides: Sequen
     for override in overrides:
         if override.path[: len(path)] == path or path[: len(override.path)] == override.path:
             return UsageError(f"{override.argument}: {key}: {what} ({override.text!r})")
-    return UsageError(f"{file.at(path)}: {key}: {what}")
+    return UsageError(f"{file.where(*path)}: {key}: {what}")
 
 
-def _choices(path: KeyPath) -> str:
+def _choices(path: Spot) -> str:
     """Of a key that takes one of a few words."""
     kind: type[Section] | None = Config
     for name in path:

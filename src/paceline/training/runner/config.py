@@ -192,3 +192,14 @@ _PROFILE = (
     "init_start_profile", "profile_communication", "profile_memory", "profile_output", "profiler_level", "with_stack",
     "data_simplification", "profile_rank_ids", "profile_pipeline", "mstx",
 )  # fmt: skip
+WITHOUT_EFFECT = (
+    "context.device_id", "context.device_target", "context.enable_graph_kernel", "context.max_call_depth",
+    "context.max_device_memory", "context.mode", "context.save_graphs", "context.save_graphs_path", "init_start_profile",
+    "model.model_config.type", "optimizer.type", "parallel.enable_alltoall", "parallel.enable_parallel_optimizer",
+    "parallel.full_batch", "parallel.gradients_mean", "parallel.parallel_mode", "parallel.search_mode",
+    "parallel.strategy_ckpt_save_file", "parallel_config.gradient_aggregation_group", "parallel_config.micro_batch_num",
+    "parallel_config.optimizer_shard", "parallel_config.use_seq_parallel", "parallel_config.vocab_emb_dp",
+    "predict_batch_size", "profile_pipeline", "runner_config.sink_mode", "runner_config.sink_size",
+    "runner_wrapper.type", "strategy_load_checkpoint", "train_dataset.data_loader.type",
+)  # fmt: skip
+"""Keys a MindFormers file may hold that ask for nothing the reference model has: taken, and said where they differ."""

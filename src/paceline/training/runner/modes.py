@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paceline.checkpoint.mindformers import TRACKER
 from paceline.errors import UsageError
 from paceline.training.config import monitors_from_config
-from paceline.training.monitor import Monitor
+from paceline.training.monitor import Monitor, Monitored
 from paceline.training.reference.learner import Learner, Optimizer, Score
 from paceline.training.reference.shape import Lora, ModelShape, first_values
 from paceline.training.reference.text_data import SHIPPED, VOCABULARY, TextBlocks, text_blocks
@@ -27,16 +28,19 @@ from paceline.training.runner.schedule import Scale
 from paceline.training.runner.starting_weights import Arrays, choose_resume_point, read_files, read_weights
 from paceline.training.runner.training_loop import Batches, Progress, train
 from paceline.training.session import CloudSession, cloud_session
+from paceline.training.state import TrainingState
 
 if TYPE_CHECKING:
     from paceline.profiling import Recorder
 
 _log = logging.getLogger("paceline")
+_LARGEST_EXPONENT = 700.0
+_ANEW = "begin anew from its weights: --run_mode finetune --resume_training False"
 
 
 def run(config: Config) -> None:
     """One rank's whole run; what it leaves is at `remote_save_url` when this returns."""
-    with cloud_session(config.output_dir or None, remote_save_url(config), _inputs(config)) as session:
+    with cloud_session(config.output_dir or None, config.remote_save_url, _inputs(config)) as session:
         shape = model_shape(config)
         data = data_parallel(config.parallel_config, session.ranks.world_size)
         if config.only_save_strategy:
@@ -74,13 +78,22 @@ def make_learner(config: Config, shape: ModelShape) -> Learner:
     own = str(config.model.arch.get("type", ""))
     if ":" in own:
         return _own_learner(own, shape, adam, config.seed)
-    if config.framework == "mindspore":
+    try:
+        return _reference(config.framework)(shape, adam, config.seed)
+    except ModuleNotFoundError as error:
+        if error.name != config.framework:
+            raise
+        raise UsageError(f"{error.name} is not installed", hint=f"pip install {error.name}, or --framework") from error
+
+
+def _reference(framework: str) -> Callable[[ModelShape, Optimizer, int], Learner]:
+    if framework == "mindspore":
         from paceline.training.reference.gpt2_mindspore import MindSporeLearner
 
-        return MindSporeLearner(shape, adam, config.seed)
+        return MindSporeLearner
     from paceline.training.reference.gpt2_torch import TorchLearner
 
-    return TorchLearner(shape, adam, config.seed)
+    return TorchLearner
 
 
 def _own_learner(where: str, shape: ModelShape, optimizer: Optimizer, seed: int) -> Learner:
@@ -90,12 +103,6 @@ def _own_learner(where: str, shape: ModelShape, optimizer: Optimizer, seed: int)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"model.arch.type {where}: {error}", hint="package.module:Class, a Learner") from error
     return made
-
-
-def remote_save_url(config: Config) -> str | None:
-    """MindFormers' files carry a sentence there where no URL was filled in."""
-    url = config.remote_save_url.strip()
-    return None if not url or url.lower().startswith("please input") else url
 
 
 def _inputs(config: Config) -> Mapping[str, str | Path | None]:
@@ -136,8 +143,7 @@ def _start(config: Config, session: CloudSession, learner: Learner, shape: Model
     if config.resume_training:
         saved = _resumed(config, session, learner)
         if saved is not None:
-            learner.load_weights(saved)
-            learner.load_optimizer_state(saved)
+            _restore(learner, saved)
             _go_on(config, learner, progress, saved)
             return progress
     elif "load_checkpoint" in session.inputs:
@@ -151,17 +157,28 @@ def _start(config: Config, session: CloudSession, learner: Learner, shape: Model
     return progress
 
 
+def _restore(learner: Learner, saved: Arrays) -> None:
+    learner.load_weights(saved)
+    try:
+        learner.load_optimizer_state(saved)
+    except KeyError as error:
+        raise UsageError(
+            f"the checkpoint has no {error.args[0]}: another framework saved it, or other parameters were trained",
+            hint=_ANEW,
+        ) from error
+
+
 def _resumed(config: Config, session: CloudSession, learner: Learner) -> Arrays | None:
     where = config.load_checkpoint
     own = not where
     if own:
         # A job that is started again with the same arguments: its own outputs, here or where they were brought.
         local = session.outputs.root / "checkpoint"
-        remote = remote_save_url(config)
+        remote = session.remote_save_url
         marks = (local / f"rank_{learner.rank}" / "meta.json", local / TRACKER)
         has_own = any(mark.exists() for mark in marks)
         everywhere = int(learner.sum_over_ranks(np.array([float(has_own)]))[0]) == learner.world_size
-        where = str(local) if everywhere or not remote else f"{remote.rstrip('/')}/checkpoint"
+        where = str(local) if everywhere or not remote else f"{remote}/checkpoint"
     chosen = choose_resume_point(where, learner, config.resume_training, own=own)
     if chosen is None:
         _log.warning("%s: no checkpoint yet; starting from scratch", where)
@@ -170,7 +187,7 @@ def _resumed(config: Config, session: CloudSession, learner: Learner) -> Arrays 
     if keys is None or len(chosen.files) != learner.world_size:
         raise UsageError(
             f"{chosen.location}: saved by {len(chosen.files)} ranks, resumed by {learner.world_size}",
-            hint="start as many ranks; or begin anew from its weights: --run_mode finetune --resume_training False",
+            hint=f"start as many ranks; or {_ANEW}",
         )
     if learner.rank == 0:
         _log.info("resuming from %s, checkpoint %d_%d", chosen.location, chosen.epoch, chosen.step)
@@ -178,6 +195,8 @@ def _resumed(config: Config, session: CloudSession, learner: Learner) -> Arrays 
 
 
 def _go_on(config: Config, learner: Learner, progress: Progress, saved: Arrays) -> None:
+    if "global_step" not in saved:
+        raise UsageError("the checkpoint does not say its global_step: CheckpointMonitor did not write it", hint=_ANEW)
     progress.step = int(saved["global_step"])
     progress.scale.value = float(saved.get("loss_scale", progress.scale.value))
     progress.scale.good_steps = int(saved.get("loss_scale_good_steps", 0))
@@ -197,8 +216,12 @@ def _monitors(config: Config, session: CloudSession, learner: Learner) -> list[M
     dump = dump_settings() if config.framework == "torch" else None
     if dump is not None:
         found.append(TensorDump(dump, learner.model, session.ranks.local_rank))
-    wanted = [each for each in config.callbacks if session.remote_save_url or not _is_upload(each)]
-    return found + monitors_from_config(wanted, session, profile=config.profile_keys)
+    return found + monitors_from_config(_wanted(config.callbacks, session), session, profile=config.profile_keys)
+
+
+def _wanted(callbacks: Sequence[Mapping[str, Any]], session: CloudSession) -> list[Mapping[str, Any]]:
+    """Uploads to where the job's outputs go are nothing to speak of while that is nowhere."""
+    return [each for each in callbacks if session.remote_save_url or not _is_upload(each)]
 
 
 @contextmanager
@@ -216,30 +239,36 @@ def _recorder(config: Config, session: CloudSession, progress: Progress) -> Iter
 
 
 def _is_upload(callback: Mapping[str, object]) -> bool:
-    """To where the job's outputs go: nothing to say while that is nowhere."""
     return callback.get("type") == "ObsMonitor" and not callback.get("target_dir")
 
 
 def _evaluate(config: Config, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
     blocks = _blocks(session.inputs.get("eval_dataset_dir"), shape, part="valid")
-    score = _score(blocks, learner, config.runner_config.batch_size)
+    monitors = monitors_from_config(_wanted(config.eval_callbacks, session), session)
+    score = _score(blocks, learner, config.runner_config.batch_size, monitors)
     loss, accuracy = score.loss / score.tokens, score.correct / score.tokens
     if learner.rank == 0:
-        _log.info("eval: loss %.4f, perplexity %.3f, accuracy %.2f %% of %d tokens", loss, math.exp(loss),
-                  100 * accuracy, score.tokens)  # fmt: skip
+        perplexity = math.exp(loss) if loss < _LARGEST_EXPONENT else math.inf
+        _log.info("eval: loss %.4f, perplexity %.3f, accuracy %.2f %% of %d tokens", loss, perplexity, 100 * accuracy,
+                  score.tokens)  # fmt: skip
         root = session.outputs.root
         write_number(root / "accuracy.json", accuracy)
-        text = f'{{"loss": {loss!r}, "perplexity": {math.exp(loss)!r}, "accuracy": {accuracy!r}, "tokens": {score.tokens}}}\n'
-        (root / "eval_result.json").write_text(text)
+        result = {"loss": loss, "perplexity": perplexity, "accuracy": accuracy, "tokens": score.tokens}
+        (root / "eval_result.json").write_text(json.dumps(result) + "\n")
 
 
-def _score(blocks: TextBlocks, learner: Learner, batch: int) -> Score:
-    """Every block once, shared out over the ranks."""
+def _score(blocks: TextBlocks, learner: Learner, batch: int, monitors: Sequence[Monitor]) -> Score:
+    """Every block once, shared out over the ranks; a batch is a step to the monitors of eval_callbacks."""
     own = np.arange(learner.rank, blocks.count, learner.world_size)
     sums = np.zeros(3)
-    for first in range(0, len(own), batch):
-        score = learner.score(blocks.take(own[first : first + batch]))
-        sums += (score.loss, score.correct, score.tokens)
+    state = TrainingState(learner.rank, learner.world_size, total_steps=-(-len(own) // batch), batch_size=batch)
+    with Monitored(monitors, state) as loop:
+        for first in range(0, len(own), batch):
+            loop.step_begin()
+            score = learner.score(blocks.take(own[first : first + batch]))
+            sums += (score.loss, score.correct, score.tokens)
+            loop.step_end(loss=score.loss / score.tokens)
+        loop.epoch_end()
     loss, correct, tokens = learner.sum_over_ranks(sums)
     return Score(float(loss), int(correct), int(tokens))
 

@@ -52,5 +52,8 @@ def _prompts(each: str) -> list[str]:
     """A file's lines, or the text itself; an empty text has nothing to go on from."""
     path = Path(each)
     is_file = len(each) < 256 and path.is_file()
-    lines = path.read_text(encoding="utf-8").splitlines() if is_file else [each]
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if is_file else [each]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"predict_data: {path}: cannot be read as text: {error}") from error
     return [line for line in lines if line]

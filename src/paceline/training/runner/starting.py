@@ -15,7 +15,7 @@ from paceline.training.placement import Nodes, on_modelarts
 from paceline.training.rank_environment import Framework, is_rank
 from paceline.training.runner.arguments import make_config
 from paceline.training.runner.config import Config
-from paceline.training.runner.yaml_file import read_yaml
+from paceline.yaml_file import YamlFile
 
 DEFAULT_CONFIG = Path(__file__).parents[1] / "reference" / "run_gpt2.yaml"
 
@@ -34,7 +34,7 @@ class Start:
 
 def start(config_file: Path | None, arguments: Sequence[str], how: Start) -> int:
     path = find_config(config_file)
-    config = make_config(read_yaml(path), arguments)
+    config = make_config(YamlFile.read(path), arguments)
     if os.environ.get("MS_ROLE") == "MS_SCHED":
         return _meet()
     if is_rank() or not _has_ranks_to_start(config, how):

@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from paceline.errors import UsageError
 from paceline.training.monitor import Monitor, Monitored
 from paceline.training.reference.learner import Learner, Tokens
@@ -105,5 +107,6 @@ def _state(config: Config, learner: Learner, batches: Batches, progress: Progres
         weights=learner.weights,
         optimizer_state=learner.optimizer_state,
         trainable=learner.trainable,
+        sum_over_ranks=lambda values: [float(each) for each in learner.sum_over_ranks(np.array(values))],
         extra={"loss_scale_good_steps": progress.scale.good_steps, "seed": config.seed},
     )

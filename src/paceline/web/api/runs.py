@@ -17,6 +17,7 @@ from paceline.web.service import JSON_OBJECT, PROBLEMS, GoneError, Opened, RunId
 router = APIRouter(tags=["runs"])
 
 Language = Literal["en", "zh"]
+Part = Literal["arrivals", "operators"]
 LanguageQuery = Annotated[Language, Query(description="Language of texts.")]
 
 
@@ -113,8 +114,18 @@ def open_run(
     response_class=Response,
 )
 async def overview(request: Request, opened: Opened, lang: LanguageQuery = "en") -> Response:
-    """The diagnosis and the tables of the overview and communication pages: schema "paceline.report/1"."""
-    packed = opened.report(lang)
+    """The diagnosis and the small tables that all pages share: schema "paceline.report/1"."""
+    return _unpacked_for(request, opened.report(lang))
+
+
+@router.get("/runs/{run_id}/overview/{part}", responses=PROBLEMS | {200: JSON_OBJECT}, response_class=Response)
+async def overview_part(request: Request, opened: Opened, part: Part) -> Response:
+    """Tables of the same document that one view needs: who came last, communication operators by rank."""
+    return _unpacked_for(request, opened.part(part))
+
+
+def _unpacked_for(request: Request, packed: bytes) -> Response:
+    """Compressed as it is kept, unless the client cannot unpack it."""
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return Response(gzip.decompress(packed), media_type="application/json")
     headers = {"content-encoding": "gzip", "vary": "Accept-Encoding"}

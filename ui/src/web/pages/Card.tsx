@@ -5,6 +5,7 @@ import { Choice } from "../../components/Choice";
 import { Empty, Section } from "../../components/Section";
 import { PartLegend, StackedBar } from "../../components/StackedBar";
 import type { Columns } from "../../data/columns";
+import { linkKey } from "../../data/focus";
 import { bytes, count, duration, fixed, percent, ranges, signedPercent } from "../../format/numbers";
 import { useText } from "../../i18n/text";
 import { kindName } from "../../views/Collectives";
@@ -13,6 +14,7 @@ import { fullName } from "../../views/names";
 import { address, useColumns, useJson } from "../api";
 import { Tabs, TextField } from "../parts/Filters";
 import { Link } from "../parts/Link";
+import { rankCell } from "../parts/RankLink";
 import { ServerTable } from "../parts/ServerTable";
 import { Trouble } from "../parts/Trouble";
 import { runAddress, useRouter, useSetting } from "../router";
@@ -52,7 +54,7 @@ export function Card({ run, rank }: { run: string; rank: number }) {
             {before && <Link to={runAddress(run, `cards/${before.rank}`, { tab })}>← {t("rank", { n: before.rank })}</Link>}{" "}
             {after && <Link to={runAddress(run, `cards/${after.rank}`, { tab })}>{t("rank", { n: after.rank })} →</Link>}{" · "}
             <Link to={runAddress(run, "timeline", { ranks: rank })}>{w("card.timeline")}</Link>
-            {card?.path && <> · <code>{card.path}</code></>}
+            {card?.path && card.path !== "." && <> · <code>{card.path}</code></>}
           </p>
           {card?.note && <p class="missing">{card.note}</p>}
         </div>
@@ -61,7 +63,7 @@ export function Card({ run, rank }: { run: string; rank: number }) {
         )}
       </div>
       {card && card.findings.length > 0 && (
-        <ul class="card-findings">
+        <ul class={card.findings.some((finding) => finding.gain_percent > 0) ? "card-findings" : "card-findings quiet"}>
           {card.findings.map((finding) => (
             <li key={finding.number}><Link to={runAddress(run, "overview", { finding: finding.number })}>{t("finding.number", { n: finding.number })}</Link>{": "}{finding.title}
               {finding.gain_percent > 0 && <small> {w("runs.gain", { percent: percent(finding.gain_percent / 100, 1) })}</small>}</li>
@@ -90,15 +92,15 @@ function StepsOf({ run, card }: PartProps) {
   const t = useText();
   return (
     <>
-      <Section id="steps" title={w("card.steps.title", { n: card.rank })}>
+      <Section id="steps" title={w("card.steps.title", { n: card.rank })} note={card.has["steps"] ? w("steps.table.parts") : undefined}>
         {card.has["steps"] ? <ServerTable run={run} name="card-steps" filters={{ rank: card.rank }} sort="step" caption={w("card.steps")} />
           : <Empty title={t("steps.empty")} text={t("time.empty.text")} />}
       </Section>
-      {card.groups.length > 0 && (
+      {card.groups.some((group) => group.members > 1) && (
         <Section id="groups" title={w("card.groups")}>
-          <div class="table"><table>
+          <div class="table few"><table>
             <thead><tr><th class="text" scope="col">{t("collectives.kind")}</th><th scope="col">{t("collectives.size")}</th><th class="text" scope="col">{w("col.ranks")}</th></tr></thead>
-            <tbody>{card.groups.map((group) => (
+            <tbody>{card.groups.filter((group) => group.members > 1).map((group) => (
               <tr key={group.group}><td class="text">{kindName(group.kind ?? "", t)}</td><td>{count(group.members)}</td>
                 <td class="text">{ranges(group.ranks, 8)}{group.ranks.length < group.members && " …"}</td></tr>
             ))}</tbody>
@@ -140,6 +142,7 @@ function CommunicationOf({ run, card }: PartProps) {
   const w = useWords();
   const t = useText();
   const { place } = useRouter();
+  const { focus } = useScene();
   if (!card.has["collectives"]) return <Section id="communication" title={w("card.communication")}><Empty title={t("collectives.empty")} text={t("collectives.empty.text")} /></Section>;
   return (
     <>
@@ -149,7 +152,8 @@ function CommunicationOf({ run, card }: PartProps) {
           render={{ kind: (row) => kindName(String(row["kind"] ?? ""), t) }} />
       </Section>
       <Section id="links" title={w("comm.linksof", { n: card.rank })}>
-        <ServerTable run={run} name="links" filters={{ rank: card.rank }} sort="-time" prefix="l" size={15} caption={w("comm.links")} hidden={["scope"]} empty={w("comm.nolinks")} />
+        <ServerTable run={run} name="links" filters={{ rank: card.rank }} sort="-time" prefix="l" size={15} caption={w("comm.links")} hidden={["scope"]} empty={w("comm.nolinks")}
+          render={{ src: rankCell(run, "src"), dst: rankCell(run, "dst") }} marked={(row) => focus.links.has(linkKey(Number(row["src"]), Number(row["dst"])))} />
       </Section>
     </>
   );
@@ -167,7 +171,7 @@ function InputOf({ run, card }: PartProps) {
       {series.some((one) => one.x.length > 1) && (
         <>
           <h3>{w("card.queue")}</h3>
-          <Curve series={series} format={(value) => fixed(value, Number.isInteger(value) ? 0 : 1)} formatX={(value) => fixed(value, 0)} label={w("card.queue")} height={170} />
+          <Curve series={series} format={(value) => fixed(value, Number.isInteger(value) ? 0 : 1)} formatX={(value) => fixed(value, 0)} label={w("card.queue")} height={170} whole />
           <Legend series={series} />
         </>
       )}
@@ -191,8 +195,8 @@ function HostOf({ run, card }: PartProps) {
           </>
         ) : <Empty title={w("card.host.empty")} text={w("card.host.empty.text")} />}
       </Section>
-      {counters.map((one) => (
-        <Section key={one.name} id={one.name} title={w("card.counter", { name: one.name })}>
+      {counters.map((one, i) => (
+        <Section key={one.name} id={`counter-${i}`} title={w("card.counter", { name: unitOf(one.name) ? one.name.slice(0, one.name.lastIndexOf(" ")) : one.name })}>
           <Curve series={[one]} format={(value) => inUnit(value, one.name)} formatX={(value) => `${fixed(value, value < 10 ? 2 : 0)} s`} label={one.name} height={150} fromZero={false} />
         </Section>
       ))}
@@ -244,11 +248,16 @@ function byName(table: Columns, name: string, x: string, y: string, colors: stri
 
 const SIZES: Record<string, number> = { B: 1, KB: 1e3, MB: 1e6, GB: 1e9 };
 
-/** Counters carry their unit at the end of their name: "AI Core Freq MHz", "APP/HBM KB". */
+/** Counters carry their unit at the end of their name: "AI Core Freq MHz", "APP/HBM KB"; null where there is none. */
+function unitOf(name: string): string | null {
+  const unit = name.includes(" ") ? name.split(" ").at(-1)! : "";
+  return unit in SIZES || /^([MG]?Hz|W|%|°C|us|ms)$/.test(unit) ? unit : null;
+}
+
 function inUnit(value: number, name: string): string {
-  const unit = name.split(" ").at(-1) ?? "";
-  if (unit in SIZES) return bytes(value * SIZES[unit]);
-  return /^([MG]?Hz|W|%|°C|us|ms)$/.test(unit) ? `${fixed(value, 0)} ${unit}` : fixed(value, 0);
+  const unit = unitOf(name);
+  if (unit !== null && unit in SIZES) return bytes(value * SIZES[unit]);
+  return unit === null ? fixed(value, 0) : `${fixed(value, 0)} ${unit}`;
 }
 
 const MEMORY_COLORS = ["compute", "exposed", "overlapped", "data"];

@@ -2,7 +2,7 @@
 import { useCallback, useMemo } from "preact/hooks";
 import { RankBars, type Bar } from "../../charts/RankBars";
 import { Section } from "../../components/Section";
-import { binaryBytes, duration, percent } from "../../format/numbers";
+import { binaryBytes, bytes, duration, percent, UNKNOWN } from "../../format/numbers";
 import { useText } from "../../i18n/text";
 import { Arrivals } from "../../views/Arrivals";
 import { Collectives as CollectiveClasses, kindName } from "../../views/Collectives";
@@ -18,6 +18,7 @@ import { address, useColumns, useJson } from "../api";
 import { Dialog } from "../parts/Dialog";
 import { HostPick, Pick, StagePick, StepPick, Tabs, TextField, Title } from "../parts/Filters";
 import { LinkMatrix } from "../parts/LinkMatrix";
+import { Part } from "../parts/Part";
 import { rankCell, RankLink } from "../parts/RankLink";
 import type { Row } from "../parts/cells";
 import { ServerTable } from "../parts/ServerTable";
@@ -70,7 +71,7 @@ function Ranks({ run }: { run: string }) {
             bytes: (row) => <LinksButton row={row} onOpen={() => set({ links: Number(row["rank"]) }, true)} />,
           }} />
       </Section>
-      <Arrivals tabled={false} />
+      <Part run={run} name="arrivals"><Arrivals tabled={false} /></Part>
       {links !== null && <RankLinks run={run} rank={Number(links)} onClose={() => set({ links: null, dsort: null, dpage: null })} />}
     </>
   );
@@ -78,10 +79,9 @@ function Ranks({ run }: { run: string }) {
 
 function LinksButton({ row, onOpen }: { row: Row; onOpen: () => void }) {
   const w = useWords();
-  return <button type="button" class="plain linked" data-links={row["rank"] ?? ""} onClick={onOpen}>{w("comm.showlinks", { size: formatted(row["bytes"]) })}</button>;
+  if (typeof row["bytes"] !== "number") return <>{UNKNOWN}</>;
+  return <button type="button" class="plain linked" data-links={row["rank"] ?? ""} onClick={onOpen}>{w("comm.showlinks", { size: bytes(row["bytes"]) })}</button>;
 }
-
-const formatted = (value: Row[string]): string => (typeof value === "number" ? `${(value / 1e6).toLocaleString("en-US", { maximumFractionDigits: value < 1e7 ? 1 : 0 })} MB` : "–");
 
 function RankLinks({ run, rank, onClose }: { run: string; rank: number; onClose: () => void }) {
   const w = useWords();
@@ -135,7 +135,7 @@ function Collectives({ run }: { run: string }) {
           <Pick name="op" label={w("col.op")} all={w("filter.all")} options={ops.map((op) => [op, op] as const)} />
           <TextField name="rank" label={w("col.last_rank")} numeric /><TextField name="q" label={w("col.name")} />
         </div>
-        <ServerTable run={run} name="collectives" filters={filters} sort="-waited" caption={w("comm.meetings")} hidden={["group", "sequence"]}
+        <ServerTable run={run} name="collectives" filters={filters} sort="-waited" caption={w("comm.meetings")} hidden={["group", "sequence"]} always={["name"]}
           marked={(row) => focus.ranks.has(Number(row["last_rank"]))} empty={w("comm.nomeetings")}
           render={{
             kind: (row) => kindName(String(row["kind"] ?? ""), t),
@@ -143,7 +143,7 @@ function Collectives({ run }: { run: string }) {
             last_rank: (row) => <RankLink run={run} rank={Number(row["last_rank"])} />,
           }} />
       </Section>
-      <Operators />
+      <Part run={run} name="operators"><Operators /></Part>
       {meeting && <Meeting run={run} meeting={meeting} onClose={() => set({ meeting: null, dsort: null, dpage: null })} />}
     </>
   );
@@ -173,7 +173,8 @@ function Meeting({ run, meeting, onClose }: { run: string; meeting: string; onCl
     <Dialog title={w("comm.meeting", { op, n: rows.length })} onClose={onClose}>
       <p class="note">{w("comm.meeting.note")}</p>
       {bars.length > 0 && <RankBars bars={bars} colors={["waiting-deep"]} downColor="waiting" marked={last} tip={tip} label={w("comm.meeting", { op, n: rows.length })} height={180} />}
-      <ServerTable run={run} name="arrivals" filters={filters} sort="-late" prefix="d" size={10} caption={w("comm.meeting", { op, n: rows.length })} render={{ rank: rankCell(run) }} />
+      <ServerTable run={run} name="arrivals" filters={filters} sort="-late" prefix="d" size={10} caption={w("comm.meeting", { op, n: rows.length })} render={{ rank: rankCell(run) }}
+        marked={(row) => last.has(Number(row["rank"]))} />
     </Dialog>
   );
 }

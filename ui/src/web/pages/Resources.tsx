@@ -75,10 +75,10 @@ function MemoryMap({ run, values }: { run: string; values: Values }) {
             tip={(rank) => {
               const one = values.get(rank.rank);
               return { title: fullName(rank, t), lines: one && Number.isFinite(one.peak)
-                ? [[t("memory.peak"), bytes(one.peak)], [t("memory.capacity"), bytes(one.capacity)], [t("memory.use"), percent(one.peak / one.capacity)]]
+                ? [[t("memory.peak"), bytes(one.peak)], ...(Number.isFinite(one.capacity) ? [[t("memory.capacity"), bytes(one.capacity)], [t("memory.use"), percent(one.peak / one.capacity)]] as [string, string][] : [])]
                 : [[t("map.missing"), ""]] };
             }} />
-          <div class="ramp"><span>0</span><i /><span>{measured ? percent(1) : bytes(most)}</span><em>{measured ? t("memory.use") : t("memory.peak")}</em></div>
+          <div class="ramp"><span>0</span><i /><span>{measured ? percent(1) : bytes(most)}</span><em>{measured ? t("memory.use") : t("memory.peak")}</em>{known.length < all.length && <Missing />}</div>
           <div class="controls"><HostPick /><StagePick /></div>
           <ServerTable run={run} name="memory" filters={filters} sort="-peak" prefix="m" size={16} caption={t("memory.title")} marked={(row) => accused.has(Number(row["rank"]))}
             render={{ rank: (row) => <RankLink run={run} rank={Number(row["rank"])} tab="memory" />, basis: (row) => w(row["basis"] === "theoretical" ? "basis.theoretical" : "basis.measured") }} />
@@ -119,13 +119,17 @@ function FlopsMap({ run, values }: { run: string; values: Values }) {
                 ? [[w("flops.flops"), `${big(one.flops)}FLOP`], [w("flops.rate"), `${big(one.flops_per_s)}FLOP/s`], ...(Number.isFinite(one.utilisation) ? [[w("flops.utilisation"), percent(one.utilisation)] as [string, string]] : [])]
                 : [[t("map.missing"), ""]] };
             }} />
-          <div class="ramp work"><span>0</span><i /><span>{show(most)}</span><em>{w(`flops.${metric as Metric}`)}</em></div>
+          <div class="ramp work"><span>0</span><i /><span>{show(most)}</span><em>{w(`flops.${metric as Metric}`)}</em>{known.length < all.length && <Missing />}</div>
           <ServerTable run={run} name="flops" filters={filters} sort="-flops" prefix="f" size={16} caption={w("flops.title")} marked={(row) => accused.has(Number(row["rank"]))}
             render={{ rank: (row) => <RankLink run={run} rank={Number(row["rank"])} tab="operators" />, basis: (row) => w(row["basis"] === "recorded" ? "flops.basis.recorded" : "flops.basis.counted") }} />
         </>
       )}
     </Section>
   );
+}
+
+function Missing() {
+  return <span class="none missing"><b aria-hidden="true" />{useText()("map.missing")}</span>;
 }
 
 /** Where the figures come from: whoever reads a lower bound must know it. */

@@ -3,11 +3,11 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Empty } from "../../components/Section";
 import { readCluster, readShares } from "../../data/cluster";
-import { diagnosisIn, readDocument, type ReportDocument } from "../../data/document";
+import { diagnosisIn, readDocument, type Diagnosis, type Json } from "../../data/document";
 import { focusOn, NO_FOCUS } from "../../data/focus";
 import { bytes, count } from "../../format/numbers";
 import { SceneContext } from "../../views/context";
-import { address, getJson, post, Problem, usePolling, type RunInfo } from "../api";
+import { address, getJson, post, Problem, useJson, usePolling, type RunInfo } from "../api";
 import { Link } from "../parts/Link";
 import { ProgressBar } from "../parts/ProgressBar";
 import { Trouble } from "../parts/Trouble";
@@ -63,12 +63,13 @@ export function RunPages({ run, page, rest, switches }: RunPagesProps) {
         {switches}
       </header>
       <main id="main" tabIndex={-1}>
+        {problem && !ready && <h1 class="unseen">{name}</h1>}
         {problem && <Trouble problem={problem} />}
         {!problem && info && !ready && <Opening info={info} onAgain={() => open(true)} />}
         {info?.stale && !problem && (
           <p class="stale" role="status">{w("run.stale")} <button type="button" onClick={() => open(true)}>{w("run.again")}</button></p>
         )}
-        {ready && !(problem && problem.status === 410) && <Ready run={run} page={page} rest={rest} chosen={finding} version={`${info.changed} ${info.bytes}`} />}
+        {ready && !(problem && problem.status === 410) && <Ready key={`${info.changed} ${info.bytes}`} run={run} page={page} rest={rest} chosen={finding} />}
       </main>
     </>
   );
@@ -99,23 +100,13 @@ interface ReadyProps {
   page: string;
   rest: string[];
   chosen: number;
-  version: string;
 }
 
-function Ready({ run, page, rest, chosen, version }: ReadyProps) {
+/** All pages of a run that was read. Read again, it is another one: its key says so, and everything is asked anew. */
+function Ready({ run, page, rest, chosen }: ReadyProps) {
   const language = useLanguage();
-  const [data, setData] = useState<ReportDocument | null>(null);
-  const [problem, setProblem] = useState<Problem | null>(null);
-  useEffect(() => {
-    fetch(address(`runs/${encodeURIComponent(run)}/overview`, { lang: language }))
-      .then(async (response) => {
-        const text = await response.text();
-        if (!response.ok) throw new Problem(response.status, (JSON.parse(text) as { error: string }).error, null, null);
-        setData(readDocument(text));
-        setProblem(null);
-      })
-      .catch((error: unknown) => setProblem(error instanceof Problem ? error : new Problem(0, String(error), null, null)));
-  }, [run, language, version]);
+  const asked = useJson<Json>(address(`runs/${encodeURIComponent(run)}/overview`, { lang: language }));
+  const data = useMemo(() => (asked.value ? readDocument(asked.value) : null), [asked.value]);
   const diagnosis = data ? diagnosisIn(data, language) : null;
   const cluster = useMemo(() => (data ? readCluster(data.tables.ranks) : null), [data]);
   const shares = useMemo(() => (data && cluster ? readShares(data.tables.breakdown, cluster) : []), [data, cluster]);
@@ -123,19 +114,23 @@ function Ready({ run, page, rest, chosen, version }: ReadyProps) {
     const finding = diagnosis?.findings[chosen];
     return finding && cluster ? focusOn(finding, chosen, cluster) : NO_FOCUS;
   }, [diagnosis, chosen, cluster]);
-  if (problem) return <Trouble problem={problem} />;
+  if (asked.problem) return <Trouble problem={asked.problem} />;
   if (!data || !cluster) return null;
   return (
     <SceneContext.Provider value={{ document: data, cluster, shares, focus }}>
-      {page === "steps" && <StepTrace run={run} />}
-      {page === "communication" && <Communication run={run} />}
-      {page === "resources" && <Resources run={run} />}
-      {page === "timeline" && <TimelinePage run={run} />}
-      {page === "what-if" && <WhatIf run={run} />}
-      {page === "cards" && <Card run={run} rank={Number(rest[0])} />}
-      {(page === "overview" || !["steps", "communication", "resources", "timeline", "what-if", "cards"].includes(page)) && (
-        <Overview run={run} diagnosis={diagnosis} />
-      )}
+      <PageOf run={run} page={page} rest={rest} diagnosis={diagnosis} />
     </SceneContext.Provider>
   );
+}
+
+function PageOf({ run, page, rest, diagnosis }: { run: string; page: string; rest: string[]; diagnosis: Diagnosis | null }) {
+  switch (page) {
+    case "steps": return <StepTrace run={run} />;
+    case "communication": return <Communication run={run} />;
+    case "resources": return <Resources run={run} />;
+    case "timeline": return <TimelinePage run={run} />;
+    case "what-if": return <WhatIf run={run} />;
+    case "cards": return <Card run={run} rank={Number(rest[0])} />;
+    default: return <Overview run={run} diagnosis={diagnosis} />;
+  }
 }

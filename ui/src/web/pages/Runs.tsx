@@ -70,12 +70,13 @@ export function Runs() {
 
 function RunRow({ run }: { run: RunInfo }) {
   const w = useWords();
+  const language = useLanguage();
   const t = useText();
   const parts = run.name === "." ? [w("runs.itself")] : run.name.split("/");
   return (
     <tr>
       <td class="text">
-        <Link to={runAddress(run.id)}>
+        <Link class="place" to={runAddress(run.id)} title={run.name}>
           {parts.length > 1 && <small>{parts.slice(0, -1).join("/")}/</small>}<strong>{parts.at(-1)}</strong>
         </Link>
       </td>
@@ -91,7 +92,7 @@ function RunRow({ run }: { run: RunInfo }) {
       </td>
       <td class="text">{run.formats.join(", ")}</td>
       <td>{bytes(run.bytes)}</td>
-      <td>{new Date(run.changed * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}</td>
+      <td>{new Date(run.changed * 1000).toLocaleString(language === "zh" ? "zh-CN" : "en-GB", { dateStyle: "medium", timeStyle: "short" })}</td>
     </tr>
   );
 }

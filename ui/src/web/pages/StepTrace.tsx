@@ -67,7 +67,7 @@ export function StepTrace({ run }: { run: string }) {
         </Section>
       )}
       <OwnTimes run={run} chosen={chosen} onPick={open} />
-      <Section id="table" title={w("steps.table")} note={w("steps.table.note")}>
+      <Section id="table" title={w("steps.table")} note={`${w("steps.table.note")} ${w("steps.table.parts")}`}>
         <ServerTable run={run} name="step-trace" filters={filters} sort="-excess" caption={w("steps.table")}
           render={{ rank: rankCell(run) }} marked={(row) => focus.ranks.has(Number(row["rank"]))} />
       </Section>
@@ -97,7 +97,7 @@ function OwnTimes({ run, chosen, onPick }: { run: string; chosen: ReadonlySet<nu
             lines: [[t("time.own"), duration(own)], [t("time.excess"), signedPercent(heat.excess[row * heat.ranks.length + column])]],
           };
         }} />
-      <div class="ramp cividis"><span>0</span><i /><span>{signedPercent(FULL_EXCESS)}</span><em>{w("steps.own.scale")}</em></div>
+      <div class="ramp cividis"><span>0</span><i /><span>{`≥ ${signedPercent(FULL_EXCESS)}`}</span><em>{w("steps.own.scale")}</em></div>
     </Section>
   );
 }

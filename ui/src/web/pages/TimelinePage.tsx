@@ -1,14 +1,14 @@
 // The timeline of all ranks on one clock, with search, sums, the critical path and a way out to Perfetto.
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Timeline, type Selection } from "../../charts/Timeline";
-import type { PathSegment, Tile, View } from "../../charts/timelineDrawing";
+import { STEPS, type PathSegment, type Tile, type View } from "../../charts/timelineDrawing";
 import { Empty } from "../../components/Section";
 import { laneList, layOut, parseRanks, readLanes, type LaidLane } from "../../data/lanes";
 import type { BinaryTable } from "../../data/binary";
 import { count, duration } from "../../format/numbers";
 import { useText } from "../../i18n/text";
 import { useScene } from "../../views/context";
-import { address, getColumns, getJson, post, Problem, useColumns, useJson, usePolling, type Progress } from "../api";
+import { address, getColumns, post, Problem, useColumns, useJson, usePolling, type Progress } from "../api";
 import { Title } from "../parts/Filters";
 import { ProgressBar } from "../parts/ProgressBar";
 import { Trouble } from "../parts/Trouble";
@@ -62,14 +62,21 @@ function Loaded({ run, table }: { run: string; table: BinaryTable }) {
   const [selection, setSelection] = useState<Selection | null>(null);
   const [visible, setVisible] = useState<LaidLane[]>([]);
   const [show, setShow] = useState<number | null>(() => (focus.ranks.size ? [...focus.ranks][0] : null));
+  const [failed, setFailed] = useState<Problem | null>(null);
   const withPath = place.query.get("path") === "1";
   const asked = useColumns(withPath ? address(`${path}/path`) : null);
   const segments = useMemo(() => (asked.value ? segmentsOf(asked.value) : []), [asked.value]);
   const fetchTile = useCallback(async (lanes: LaidLane[], wantedView: View, width: number, signal: AbortSignal): Promise<Tile> => {
     const indexes = lanes.map((lane) => lane.index).sort((a, b) => a - b);
-    const answer = await getColumns(address(`${path}/slices`, { begin: wantedView.begin, end: wantedView.end, width, lanes: laneList(indexes) }), signal);
-    return tileOf(answer, indexes, wantedView);
-  }, [path]);
+    try {
+      const answer = await getColumns(address(`${path}/slices`, { begin: wantedView.begin, end: wantedView.end, width, lanes: laneList(indexes) }), signal);
+      setFailed(null);
+      return tileOf(answer, indexes, wantedView, (n) => t("steps.tip", { n }));
+    } catch (error) {
+      if (!signal.aborted && error instanceof Problem) setFailed(error);
+      throw error;
+    }
+  }, [path, t]);
   const fold = useCallback((rank: number) => {
     if (!foldable.has(rank)) return;
     const next = new Set(open);
@@ -97,7 +104,7 @@ function Loaded({ run, table }: { run: string; table: BinaryTable }) {
         <button type="button" onClick={() => setView({ begin: 0, end: length })} disabled={view.begin <= 0 && view.end >= length}>{w("timeline.whole")}</button>
         <a class="export" href={exporting} download>{w("timeline.export")}</a>
       </div>
-      {asked.problem && <Trouble problem={asked.problem} />}
+      {(asked.problem ?? failed) && <Trouble problem={(asked.problem ?? failed)!} />}
       {layout.lanes.length === 0 ? <Empty title={w("timeline.norank")} text={w("timeline.norank.text")} /> : (
         <Timeline layout={layout} length={length} view={view} onView={setView} fetchTile={fetchTile} open={open} foldable={foldable} onFold={fold} marked={focus.ranks}
           path={segments} search={search} selecting={selecting} onSelect={setSelection} onVisible={setVisible} tip={tip} label={w("timeline.label", { n: shown.length })}
@@ -143,7 +150,7 @@ function inside(view: View, length: number): View {
   return { begin, end: begin + span };
 }
 
-function tileOf({ columns, about }: BinaryTable, lanes: number[], view: View): Tile {
+function tileOf({ columns, about }: BinaryTable, lanes: number[], view: View, stepName: (n: string) => string): Tile {
   const lane = columns.num("lane");
   const ranges = new Map<number, [number, number]>();
   for (let i = 0; i < columns.length; ) {
@@ -153,7 +160,10 @@ function tileOf({ columns, about }: BinaryTable, lanes: number[], view: View): T
     i = end;
   }
   const [start, length, busy, name, kind, merged] = ["start", "duration", "busy", "name", "kind", "count"].map((one) => columns.num(one));
-  return { view, lane, start, duration: length, busy, name, kind, count: merged, names: about["names"] as string[], ranges };
+  const names = [...(about["names"] as string[])];
+  // The server names steps in English; recorded events keep the names they have.
+  for (const at of new Set(Array.from(name).filter((_, i) => kind[i] === STEPS))) names[at] = names[at].replace(/^step (\d+)$/, (_, n: string) => stepName(n));
+  return { view, lane, start, duration: length, busy, name, kind, count: merged, names, ranges };
 }
 
 function segmentsOf({ columns }: BinaryTable): PathSegment[] {
@@ -176,17 +186,20 @@ interface SumsAnswer {
 
 function Sums({ run, selection }: { run: string; selection: Selection }) {
   const w = useWords();
-  const lanes = laneList(selection.lanes.map((lane) => lane.index).sort((a, b) => a - b));
+  // The steps' own lane would top every sum and say nothing.
+  const work = selection.lanes.filter((lane) => lane.recorded || lane.track !== "steps");
+  const chosen = work.length ? work : selection.lanes;
+  const lanes = laneList(chosen.map((lane) => lane.index).sort((a, b) => a - b));
   const asked = useJson<SumsAnswer>(address(`runs/${encodeURIComponent(run)}/timeline/sums`, { begin: selection.begin, end: Math.max(selection.begin + 1, selection.end), lanes }));
   if (asked.problem) return <Trouble problem={asked.problem} />;
   if (!asked.value) return null;
   const { names, events, time, more } = asked.value;
   return (
     <section id="sums">
-      <h2>{w("timeline.sums", { span: duration((selection.end - selection.begin) / 1e6), lanes: count(selection.lanes.length) })}</h2>
+      <h2>{w("timeline.sums", { span: duration((selection.end - selection.begin) / 1e6), lanes: count(chosen.length) })}</h2>
       <p class="note">{w("timeline.sums.note", { events: count(events), time: duration(time / 1e6) })}</p>
       <div class="table"><table>
-        <thead><tr><th class="text" scope="col">{w("col.name")}</th><th scope="col">{w("col.count")}</th><th scope="col">{w("col.time")}</th><th class="text wide" scope="col" /></tr></thead>
+        <thead><tr><th class="text" scope="col">{w("col.name")}</th><th scope="col">{w("col.count")}</th><th scope="col">{w("col.time")}</th><th class="text wide" scope="col"><span class="unseen">{w("col.share")}</span></th></tr></thead>
         <tbody>{names.slice(0, 30).map((one) => (
           <tr key={one.name}><td class="text">{one.name}</td><td>{count(one.count)}</td><td>{duration(one.time / 1e6)}</td>
             <td class="text wide"><span class="inline"><i class="compute" style={{ width: `${(100 * one.time) / (names[0].time || 1)}%` }} /></span></td></tr>
@@ -195,6 +208,16 @@ function Sums({ run, selection }: { run: string; selection: Selection }) {
       {more + Math.max(0, names.length - 30) > 0 && <p class="note">{w("timeline.sums.more", { n: count(more + names.length - 30) })}</p>}
     </section>
   );
+}
+
+/** What was typed, once the hand rests. */
+function useSettled(text: string, milliseconds: number): string {
+  const [settled, setSettled] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(text), milliseconds);
+    return () => clearTimeout(timer);
+  }, [text, milliseconds]);
+  return settled;
 }
 
 interface Hit {
@@ -208,14 +231,10 @@ interface Hit {
 function Hits({ run, search, onShow }: { run: string; search: string; onShow: (hit: Hit) => void }) {
   const w = useWords();
   const t = useText();
-  const [answer, setAnswer] = useState<{ total: number; time: number; hits: Hit[] } | null>(null);
-  useEffect(() => {
-    const cancel = new AbortController();
-    const timer = setTimeout(() => {
-      getJson<{ total: number; time: number; hits: Hit[] }>(address(`runs/${encodeURIComponent(run)}/timeline/search`, { q: search, limit: 50 }), cancel.signal).then(setAnswer, () => setAnswer(null));
-    }, 200);
-    return () => { clearTimeout(timer); cancel.abort(); };
-  }, [run, search]);
+  const settled = useSettled(search, 200);
+  const asked = useJson<{ total: number; time: number; hits: Hit[] }>(address(`runs/${encodeURIComponent(run)}/timeline/search`, { q: settled, limit: 50 }));
+  if (asked.problem) return <Trouble problem={asked.problem} />;
+  const answer = asked.value;
   if (!answer) return null;
   return (
     <section id="hits">

@@ -74,7 +74,7 @@ export function WhatIf({ run }: { run: string }) {
               <p class="note">{w("whatif.holders.note", { work: duration(mended.path.work), transfer: duration(mended.path.transfer) })}</p>
               {mended.holders.length === 0 ? <Empty title={w("whatif.nobody")} text={w("whatif.nobody.text")} /> : (
                 <div class="table"><table>
-                  <thead><tr><th class="text" scope="col">{w("col.rank")}</th><th scope="col">{w("whatif.work")} <small>ms</small></th><th scope="col">{w("whatif.transfer")} <small>ms</small></th><th class="text wide" scope="col" /></tr></thead>
+                  <thead><tr><th class="text" scope="col">{w("col.rank")}</th><th scope="col">{w("whatif.work")} <small>ms</small></th><th scope="col">{w("whatif.transfer")} <small>ms</small></th><th class="text wide" scope="col"><span class="unseen">{w("whatif.holders")}</span></th></tr></thead>
                   <tbody>{mended.holders.map((holder, i) => {
                     const who = cluster.byRank.get(holder.rank);
                     return (

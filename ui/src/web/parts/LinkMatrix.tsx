@@ -19,7 +19,7 @@ import { Trouble } from "./Trouble";
 const METRICS = ["bandwidth", "utilisation", "bytes", "time"] as const;
 type Metric = (typeof METRICS)[number];
 const SHOW: Record<Metric, (value: number) => string> = { bandwidth: rate, utilisation: (value) => percent(value), bytes, time: duration };
-/** A matrix of more ranks than this is shown by host first. */
+/** A matrix of more ranks than this is shown by host: its cells would fill the memory of the browser, and no screen shows them. */
 const RANKS_AT_ONCE = 2048;
 
 export function LinkMatrix({ run }: { run: string }) {
@@ -28,7 +28,9 @@ export function LinkMatrix({ run }: { run: string }) {
   const { place, go } = useRouter();
   const { cluster, document, focus } = useScene();
   const [metric, setMetric] = useSetting("metric", "bandwidth");
-  const [grain, setGrain] = useSetting("cells", cluster.ranks.length > RANKS_AT_ONCE ? "hosts" : "ranks");
+  const [wanted, setGrain] = useSetting("cells", "ranks");
+  const many = cluster.ranks.length > RANKS_AT_ONCE;
+  const grain = many ? "hosts" : wanted;
   const transport = place.query.get("transport") ?? "";
   const asked = useColumns(address(`runs/${encodeURIComponent(run)}/charts/links`, { step: place.query.get("step") }));
   const speeds = useMemo(() => references(document.tables.transports, document.nominal), [document]);
@@ -53,7 +55,7 @@ export function LinkMatrix({ run }: { run: string }) {
     <Section id="matrix" title={t("links.title")}>
       <div class="controls">
         <Choice label={t("links.metric")} value={metric as Metric} onChange={setMetric} options={METRICS.map((value) => ({ value, label: t(`links.metric.${value}` as Key) }))} />
-        {cluster.hosts.length > 1 && <Choice label={t("links.cells")} value={grain} onChange={setGrain} options={[{ value: "ranks", label: t("links.cells.ranks") }, { value: "hosts", label: t("links.cells.hosts") }]} />}
+        {cluster.hosts.length > 1 && !many && <Choice label={t("links.cells")} value={grain} onChange={setGrain} options={[{ value: "ranks", label: t("links.cells.ranks") }, { value: "hosts", label: t("links.cells.hosts") }]} />}
         <Pick name="transport" label={w("col.transport")} all={w("filter.all")} options={names.map((name) => [name, name] as const)} />
         <StepPick all />
       </div>
@@ -61,7 +63,7 @@ export function LinkMatrix({ run }: { run: string }) {
         <>
           <DenseMatrix axis={cells.axis} values={cells.fractions} marked={marked} target={target} label={t("links.label", { n: count(cells.links) })}
             tip={(spot) => tipOf(cells, spot, t)} onPick={pick} />
-          <div class="ramp cividis"><span>{SHOW[metric as Metric](cells.ends[0])}</span><i /><span>{SHOW[metric as Metric](cells.ends[1])}</span><em>{t(`links.metric.${metric}` as Key)} · {t("links.count", { n: count(cells.links) })}</em></div>
+          <div class="ramp cividis"><span>{SHOW[metric as Metric](cells.ends[0])}</span><i /><span>{SHOW[metric as Metric](cells.ends[1])}</span><em>{t(`links.metric.${metric}` as Key)} · {t("links.count", { n: count(cells.links) })}</em><span class="none"><b aria-hidden="true" />{w("comm.matrix.none")}</span></div>
           <p class="note">{t("links.hint")} {w("comm.matrix.pick")}</p>
           {document.unplacedLinks > 0 && <p class="note">{t("links.unplaced", { n: count(document.unplacedLinks) })}</p>}
         </>

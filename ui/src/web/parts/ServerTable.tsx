@@ -1,6 +1,6 @@
 // A table the server sorts, filters and pages; its order and place live in the address, and it can be taken away whole.
 import type { ComponentChildren } from "preact";
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { useText } from "../../i18n/text";
 import { address, useJson, type Query } from "../api";
 import { useRouter } from "../router";
@@ -24,6 +24,8 @@ interface ServerTableProps {
   filters?: Query;
   /** Columns nobody needs to see, or that are always empty here. */
   hidden?: readonly string[];
+  /** Columns that show something even where nothing was recorded. */
+  always?: readonly string[];
   sort: string;
   caption: string;
   /** Keeps two tables of one page apart in its address. */
@@ -35,9 +37,12 @@ interface ServerTableProps {
   empty?: string;
 }
 
+/** Spread over the whole page, few columns are too far apart to read across. */
+const FEW_COLUMNS = 6;
+
 const DESCENDING = new Set<Kind>(["ms", "bytes", "rate", "fraction", "count", "number"]);
 
-export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(run)}/tables/${name}`, filters = {}, hidden = [], sort: usual, caption, prefix = "", size = 25, render = {}, marked, empty }: ServerTableProps) {
+export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(run)}/tables/${name}`, filters = {}, hidden = [], always = [], sort: usual, caption, prefix = "", size = 25, render = {}, marked, empty }: ServerTableProps) {
   const w = useWords();
   const t = useText();
   const { place, set } = useRouter();
@@ -48,27 +53,30 @@ export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(
     () => (value?.rows ?? []).map((row): Row => Object.fromEntries(value!.columns.map((column, i) => [column.name, row[i]]))),
     [value],
   );
+  // An address from before a filter, or mistyped, may ask for a page that is not there.
+  const last = value ? Math.max(0, Math.ceil(value.total / size) - 1) : page;
+  useEffect(() => { if (page > last) set({ [`${prefix}page`]: last === 0 ? null : last + 1 }); }, [page, last]);
   if (problem) return <Trouble problem={problem} />;
   if (!value) return <div class="table waiting-table" aria-busy="true" />;
   if (value.total === 0) return <p class="note">{empty ?? w("table.empty")}</p>;
   const columns = value.columns
     .map((column) => ({ ...column, shown: shownAs(column.name, column.kind, rows.map((row) => row[column.name])) }))
-    .filter((column) => !hidden.includes(column.name) && (render[column.name] || rows.some((row) => row[column.name] !== null)));
+    .filter((column) => !hidden.includes(column.name) && (always.includes(column.name) || rows.some((row) => row[column.name] !== null)));
   const sortBy = (column: { name: string; kind: Kind }): void => {
     const first = DESCENDING.has(column.kind) ? `-${column.name}` : column.name;
     const other = DESCENDING.has(column.kind) ? column.name : `-${column.name}`;
     set({ [`${prefix}sort`]: sort === first ? other : first, [`${prefix}page`]: null });
   };
   return (
-    <div class="table" data-table={name} aria-busy={busy}>
+    <div class={columns.length <= FEW_COLUMNS ? "table few" : "table"} data-table={name} aria-busy={busy}>
       <table>
         <caption class="unseen">{caption}</caption>
         <thead>
           <tr>
             {columns.map((column) => (
               <th key={column.name} scope="col" class={column.kind === "text" ? "text" : undefined} aria-sort={ariaSort(sort, column.name)}>
-                <button type="button" title={t("table.sort", { name: title(column.name, w) })} onClick={() => sortBy(column)}>
-                  {title(column.name, w)}{column.shown.unit && !render[column.name] && <small> {column.shown.unit}</small>}
+                <button type="button" title={t("table.sort", { name: titleOf(name, column.name, w) })} onClick={() => sortBy(column)}>
+                  {titleOf(name, column.name, w)}{column.shown.unit && !render[column.name] && <small> {column.shown.unit}</small>}
                 </button>
               </th>
             ))}
@@ -78,7 +86,7 @@ export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(
           {rows.map((row, i) => (
             <tr key={i} class={marked?.(row) ? "culprit" : undefined}>
               {columns.map((column) => (
-                <td key={column.name} class={column.kind === "text" ? "text" : undefined}>
+                <td key={column.name} class={column.kind === "text" ? "text" : undefined} title={column.kind === "text" ? longText(row[column.name]) : undefined}>
                   {render[column.name]?.(row) ?? column.shown.show(row[column.name])}
                 </td>
               ))}
@@ -100,9 +108,13 @@ export function ServerTable({ name, run = "", path = `runs/${encodeURIComponent(
   );
 }
 
-function title(name: string, w: ReturnType<typeof useWords>): string {
-  const key = `col.${name}`;
-  return isWebKey(key) ? w(key) : name;
+/** What may be cut off is told whole where the pointer rests. */
+const longText = (value: Cell): string | undefined => (typeof value === "string" && value.length > 36 ? value : undefined);
+
+/** A column may mean something else in one table: `col.arrivals.duration`. */
+function titleOf(table: string, name: string, w: ReturnType<typeof useWords>): string {
+  const key = [`col.${table}.${name}`, `col.${name}`].find(isWebKey);
+  return key ? w(key) : name;
 }
 
 function ariaSort(sort: string, name: string): "ascending" | "descending" | "none" {

@@ -35,6 +35,8 @@ export function shownAs(name: string, kind: Kind, values: Cell[]): Shown {
     case "fraction":
       return number("", SIGNED.has(name) ? signedPercent : percent);
     case "count":
+      // A number that names something is not a quantity: step 1010, not 1,010.
+      if (name === "step") return number("", String);
       return number("", (value) => (Number.isInteger(value) ? String(value).length > 9 ? String(value) : count(value) : fixed(value, 1)));
     case "number":
       return number("", big);
