@@ -116,7 +116,7 @@ class Replay:
             second = end[line.after[rows[waited]]] + line.lag[rows[waited]]
             arrival[waited] = np.maximum(arrival[waited], second)
             last = np.maximum.reduceat(arrival, level.edges)
-            finished = np.repeat(last + taken[level.nodes], level.sizes) + self._tail[rows]
+            finished: Floats = np.repeat(last + taken[level.nodes], level.sizes) + self._tail[rows]
             start[rows] = arrival
             self.nodes.arrive(rows, start, costs.transfer, finished)
             end[rows] = finished

@@ -36,8 +36,6 @@ _TIME = re.compile(rb'"ts"\s*:\s*"?(\d{6,16})(?:\.(\d{1,3}))?')
 _RANK_IN_PATH = re.compile(r"rank[-_ ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _RANK_AT_END = re.compile(r"[-_.](\d{1,5})(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
 _HOST_AND_PROCESS = re.compile(r"([A-Za-z0-9][A-Za-z0-9.-]{0,252})_(\d{2,7})\.\d{13,19}\.pt\.trace\.json")
-_HOST_IN_NAME = re.compile(r"([A-Za-z0-9][\w.-]*)_\d{2,8}\.\d{13,19}\.pt\.trace\.json")
-_WORKER = re.compile(r"(rank|worker|gpu|npu|device|process|trace|step)\d*$", re.IGNORECASE)
 _TIME_IN_NAME = re.compile(r"\.(\d{13,19})\.pt\.trace\.json")
 
 
@@ -137,16 +135,6 @@ def _host_in_name(name: str, world: int) -> str | None:
     """
     named = _HOST_AND_PROCESS.match(name)
     return named[1] if named and int(named[2]) > max(world, 1) else None
-
-
-def _host_in_name(name: str) -> str | None:
-    """Before torch 2.6 only the name told it, HOST_PID.TIME.pt.trace.json, unless somebody named the worker.
-
-    >>> _host_in_name("node-2_8123.1763355000000.pt.trace.json.gz"), _host_in_name("rank_0.1763355000000.pt.trace.json")
-    ('node-2', None)
-    """
-    named = _HOST_IN_NAME.match(name)
-    return named[1] if named and not _WORKER.search(named[1]) else None
 
 
 def _recorded(file: File, base: int) -> str:
