@@ -4,6 +4,9 @@
     end(c)   = max over members i of c of start(i)  +  transfer(c)
     free(i)  = max(end(c), start(i) + overlap(i))
 
+Members leave a collective within microseconds of each other, which adds up over thousands of them: each member's end has a
+tail, end(i) - (last start + transfer), as it was recorded on the cluster clock, at most as long as the transfer.
+
 Buffered messages (analysis/messages.py) are no meeting: the sender goes on, the receiver waits for the arrival.
 
 Work, transfers and overlaps are what was measured, or what a fix puts in their place. The graph is evaluated level by
@@ -77,6 +80,7 @@ class Replay:
             transfer=events.transfer.astype(np.float64),
             overlap=timeline.overlap.astype(np.float64),
         )
+        self._tail = _tails(timeline)
         self.nodes = _nodes(timeline)
         self._levels = _levels(timeline, self.nodes)
 
@@ -112,7 +116,7 @@ class Replay:
             second = end[line.after[rows[waited]]] + line.lag[rows[waited]]
             arrival[waited] = np.maximum(arrival[waited], second)
             last = np.maximum.reduceat(arrival, level.edges)
-            finished = np.repeat(last + taken[level.nodes], level.sizes)
+            finished: Floats = np.repeat(last + taken[level.nodes], level.sizes) + self._tail[rows]
             start[rows] = arrival
             self.nodes.arrive(rows, start, costs.transfer, finished)
             end[rows] = finished
@@ -160,6 +164,15 @@ def _nodes(line: Timeline) -> Nodes:
     sender[buffered.received] = buffered.sent
     hold = np.concatenate([events.duration[buffered.sent], buffered.hold])
     return Nodes(node, events.instances + len(alone), hold, sender, events.instance)
+
+
+def _tails(line: Timeline) -> Ints:
+    """How much later (or sooner) than the last arrival and the transfer tell each member left its collective, ns."""
+    events = line.events
+    transfer = events.transfer[events.instance]
+    tail: Ints = np.clip(events.end - events.last_start[events.instance] - transfer, -transfer, transfer)
+    tail[np.concatenate([events.buffered.sent, events.buffered.received])] = 0
+    return tail
 
 
 @dataclass(frozen=True)
