@@ -7,9 +7,8 @@ duration of kind k and n(k) its executions a step and rank, here and on the othe
     bigger = sum over k of n_here(k) d(k) / sum over k of n_there(k) d(k),   d(k) = d_there(k), or d_here(k) if only here
 
 A stage with more layers runs more kernels of each kind, and no kernel longer: bigger > 1, slower = 1. One with other layers
-(an output layer) runs kinds of its own. A slow card runs as many kernels, each longer: bigger = 1, slower > 1. Without shapes,
-longer kernels may also be larger ones; but then the program differs, and the numbers of kernels with it: `same` says how
-much of the time here is spent in kinds that are executed as often there.
+(an output layer) runs kinds of its own. A slow card runs as many kernels, each longer: bigger = 1, slower > 1. Without shapes
+(or with one shape for everything, which says nothing), longer kernels may also be larger ones.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from numpy.typing import NDArray
 
 from paceline.analysis.table import Source
 
-EQUALLY_OFTEN = 0.02
-
 
 @dataclass(frozen=True)
 class Pace:
@@ -32,7 +29,6 @@ class Pace:
 
     slower: float
     bigger: float
-    same: float
     shapes: bool
     """Whether kernels are known to be of the same size."""
 
@@ -52,19 +48,17 @@ def pace(run: Source, here: Iterable[int], there: Iterable[int]) -> Pace | None:
     """These ranks compared with those; None where no kernel of both is known."""
     here_kinds, there_kinds = _kinds(run, here), _kinds(run, there, fast=True)
     shared = here_kinds.keys() & there_kinds.keys()
-    sized = {kind for kind in shared if kind[1]}
+    sized = {kind for kind in shared if kind[1]} if len({shapes for _, shapes in shared}) > 1 else set()
     shared = sized or shared
     if not shared:
         return None
     ratios = np.array([here_kinds[kind].duration / there_kinds[kind].duration for kind in shared])
     time = np.array([here_kinds[kind].duration * here_kinds[kind].often for kind in shared])
-    whole = sum(kind.duration * kind.often for kind in here_kinds.values())
-    often = [_equal(here_kinds[kind].often, there_kinds[kind].often) for kind in shared]
     known = {**here_kinds, **there_kinds}
     work = [
         sum(kind.mean * known[name].duration for name, kind in kinds.items()) for kinds in (here_kinds, there_kinds)
     ]
-    return Pace(_weighted_median(ratios, time), work[0] / work[1], float(time[often].sum() / whole), bool(sized))
+    return Pace(_weighted_median(ratios, time), work[0] / work[1], bool(sized))
 
 
 def _kinds(run: Source, ranks: Iterable[int], *, fast: bool = False) -> dict[tuple[str, str], _Kind]:
@@ -96,10 +90,6 @@ def _typical(values: list[tuple[float, float]], ranks: int, fast: bool) -> _Kind
     chosen = durations[: (len(durations) + 1) // 2] if fast else durations
     often = [often for _, often in values]
     return _Kind(float(np.median(chosen)), float(np.median(often)), sum(often) / ranks)
-
-
-def _equal(one: float, other: float) -> bool:
-    return abs(one - other) <= EQUALLY_OFTEN * max(one, other)
 
 
 def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:

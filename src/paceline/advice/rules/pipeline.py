@@ -18,8 +18,6 @@ BUBBLE = 0.3
 """Idle share of an even pipeline, (p - 1) / (m + p - 1), that is worth changing."""
 SLOWER = 1.04
 """Kernels of the same shapes take this much longer on a slow host."""
-SAME_PROGRAM = 0.8
-"""… or of the same names, where no shapes are known and this share of the time goes to kernels that are run as often."""
 MOSTLY = 0.5
 """The share of what a stage takes longer that slow kernels must explain."""
 SMALLER = 4
@@ -122,8 +120,8 @@ def _slow_host(case: Case, worst: tuple[int, ...], more: float) -> Finding | Non
     if not places or not others:
         return None
     compared = pace(case.run, case.ranks_of(places), case.ranks_of(others))
-    if compared is None or compared.slower < SLOWER or not (compared.shapes or compared.same >= SAME_PROGRAM):
-        return None
+    if compared is None or compared.slower < SLOWER or not compared.shapes:
+        return None  # kernels that take longer may be larger ones: a stage of a pipeline has a program of its own
     stages = {int(case.stages[place]) for place in places}
     parts = [[place for place in places if case.stages[place] == stage] for stage in stages if len(stages) > 1]
     if any(not _is_slower(case, part, others) for part in parts):
@@ -136,7 +134,7 @@ def _slow_host(case: Case, worst: tuple[int, ...], more: float) -> Finding | Non
         id="slow-host",
         subject=Subject(ranks=case.ranks_of(places), hosts=hosts),
         gain=case.gain(scale_own(case.replay, case.replay.costs, factors)),
-        confidence=0.9 if compared.shapes else 0.85,
+        confidence=0.9,
         amount=f"{100 * (compared.slower - 1):.0f} %",
         evidence=(
             Evidence("the same kernels, time here", round(100 * compared.slower, 1), 100.0, "%"),
