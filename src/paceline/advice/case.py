@@ -23,6 +23,9 @@ Floats = NDArray[np.float64]
 INPUT_WAIT = "coalesce(data_wait, least(preparing, free))"
 """ns of waiting for input, in `steps`: a host that runs ahead prepares a step while the card still works on another one."""
 
+FEWEST_STEPS = 2
+"""Fewer that all ranks share say less than more that some do not."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -43,7 +46,17 @@ class Case:
 
     @cached_property
     def line(self) -> Timeline:
-        return operation_timeline(self.run, self.chosen) or read_timeline(self.run, self.chosen)
+        steps = self.chosen or self._shared_steps()
+        return operation_timeline(self.run, steps) or read_timeline(self.run, steps)
+
+    def _shared_steps(self) -> tuple[int, ...] | None:
+        """Steps every rank recorded, where some are not: a wait for who did not record it looks like a slow transfer.
+
+        None = all of them, also where hardly any is shared.
+        """
+        counts = self.rows("SELECT step, count(*) FROM steps WHERE step IS NOT NULL GROUP BY step ORDER BY step")
+        shared = tuple(step for step, ranks in counts if ranks == max(count for _, count in counts))
+        return shared if FEWEST_STEPS <= len(shared) < len(counts) else None
 
     @cached_property
     def replay(self) -> Replay:

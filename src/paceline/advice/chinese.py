@@ -41,7 +41,7 @@ METRICS = {
     "share of the step: {}": "占单步的比例：{}",
 }
 UNITS = {"ms a step": "ms/步", "% of its collectives": "%（占其集合通信）", "ranks": "张卡"}
-DETAILS = {"step {}": "第 {} 步"}
+DETAILS = {"step {}": "第 {} 步", "steps {}": "第 {} 步"}
 
 
 def in_chinese(text: str, words: dict[str, str]) -> str:

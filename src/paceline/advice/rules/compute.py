@@ -18,7 +18,9 @@ from paceline.analysis.peers import nan_median
 
 SLOWER_CLOCK = 0.97
 OPERATOR_SHARE = 0.7
-"""One operator explains a slow rank when it holds at least this share of the excess."""
+"""One operator explains a slow rank when it holds at least this share of what its kernels take longer …"""
+EXPLAINED = 0.5
+"""… and this share of what the rank does."""
 HOST_SHARE = 0.75
 SHADOW = 0.2
 """Ranks with less than this share of the worst rank's excess are not named beside it."""
@@ -110,7 +112,11 @@ def _operator(case: Case, place: int) -> tuple[str, float] | None:
     if not total or not slower or len(slower) > max(1, len(rows) // 4):
         return None
     more, kind, share = max(slower)
-    return (kind, share) if more >= OPERATOR_SHARE * total else None
+    if more < OPERATOR_SHARE * total:
+        return None
+    steps = case.rows(f"SELECT greatest(1, count(DISTINCT step)) FROM kernels WHERE rank = {case.places[place].rank}")
+    own = nan_median(case.own)[place] - nan_median(case.excess.reference)[place]
+    return (kind, share) if more / float(steps[0][0]) >= EXPLAINED * own else None
 
 
 def _outside_computing(case: Case, place: int) -> str:

@@ -28,7 +28,7 @@ def one_off(case: Case, places: list[int], columns: list[int], lost: float, *, a
         confidence=0.95,
         chronic=False,
         amount=f"{lost:.0f} ms",
-        detail=f"step {_listed(steps)}",
+        detail=f"step{'s' if len(steps) > 1 else ''} {_listed(steps)}",
         evidence=(Evidence("step time", round(float(np.max(times[columns])) / 1e6, 3), round(case.step_ms, 3), "ms"),),
         at_least=at_least,
     )

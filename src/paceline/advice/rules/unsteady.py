@@ -99,29 +99,40 @@ def _uneven(case: Case) -> list[Finding]:
     worst = np.max(np.nan_to_num(centred, nan=-1.0), axis=0)
     spread = float(np.median(worst))
     if spread < SPREAD:
-        return []
+        return _late_begins(case)
     shared = _shared_by_replicas(case, centred)
     dealt = shared > SHARED
     if not dealt and case.excess.habitual():
         return []  # who is slow by habit may well swing, too: one name is enough
     fixed = _dealt_evenly(case) if dealt else steadied(case.replay, case.replay.costs, case.classes, quantile=0.5)
-    gain = case.gain(fixed)
     places = sorted(
         np.argsort(-np.max(np.nan_to_num(centred, nan=-1.0), axis=1))[: max(1, len(case.places) // 4)].tolist()
     )
-    return [
-        Finding(
-            id="load-imbalance" if dealt else "jitter",
-            subject=Subject(ranks=case.ranks_of(places) if dealt else ()),
-            gain=gain,
-            confidence=0.85,
-            amount=f"{100 * spread:.0f} %",
-            evidence=(Evidence("slowest rank over the median, step by step", round(100 * spread, 1), None, "%"),),
-            at_least="low" if spread >= 2 * SPREAD else "info",
-            # Noise names nobody and may be the machine's nature: a busy host without any fault looks the same.
-            at_most="high" if dealt else "low",
-        )
-    ]
+    return [_swings(case, fixed, spread, Subject(ranks=case.ranks_of(places)) if dealt else None)]
+
+
+def _late_begins(case: Case) -> list[Finding]:
+    """What swings is how late steps begin, now on this rank and now on that one."""
+    worst = np.max(np.nan_to_num(_centred_among(case, case.own), nan=-1.0), axis=0)
+    spread = float(np.median(worst))
+    if spread < 2 * SPREAD or case.excess.habitual():
+        return []
+    return [_swings(case, steadied(case.replay, case.replay.costs, case.classes, quantile=0.5), spread, None)]
+
+
+def _swings(case: Case, fixed: Costs, spread: float, dealt: Subject | None) -> Finding:
+    """Work that was dealt unevenly to these, or noise."""
+    return Finding(
+        id="load-imbalance" if dealt else "jitter",
+        subject=dealt or Subject(),
+        gain=case.gain(fixed),
+        confidence=0.85,
+        amount=f"{100 * spread:.0f} %",
+        evidence=(Evidence("slowest rank over the median, step by step", round(100 * spread, 1), None, "%"),),
+        at_least="low" if spread >= 2 * SPREAD else "info",
+        # Noise names nobody and may be the machine's nature: a busy host without any fault looks the same.
+        at_most="high" if dealt else "low",
+    )
 
 
 def _dealt_evenly(case: Case) -> Costs:
