@@ -24,14 +24,27 @@ def _found(tmp_path: Path, spec: ClusterSpec, faults: tuple[str, ...], layout: s
 
 
 @pytest.mark.parametrize(
-    ("fault", "id", "ranks"),
-    [("slow-host:1", "slow-host", (4, 5, 6, 7)), ("stage-imbalance:1:1.25", "stage-imbalance", (4, 5, 6, 7))],
+    ("layout", "fault", "id"),
+    [
+        ("ascend-text", "slow-host:1", "slow-host"),
+        ("kineto", "slow-host:1", "stage-imbalance"),  # decision 019: longer kernels may be larger ones
+        ("kineto", "stage-imbalance:1:1.25", "stage-imbalance"),
+    ],
 )
-def test_a_slow_host_is_told_from_a_heavy_stage_without_shapes(
-    tmp_path: Path, fault: str, id: str, ranks: tuple[int, ...]
-) -> None:
-    first = _found(tmp_path, PIPELINE, (fault,), "kineto")[0]
-    assert (first.id, first.subject.ranks) == (id, ranks)
+def test_a_slow_host_is_told_from_a_heavy_stage_by_shapes(tmp_path: Path, layout: str, fault: str, id: str) -> None:
+    first = _found(tmp_path, PIPELINE, (fault,), layout)[0]
+    assert (first.id, first.subject.ranks) == (id, (4, 5, 6, 7))
+
+
+def test_a_rank_whose_recording_begins_later_is_compared_where_all_recorded(tmp_path: Path) -> None:
+    simulate(tmp_path / "run", DATA_PARALLEL, ("slow-rank:2:1.3",), "ascend-text")
+    steps = next((tmp_path / "run").glob("*10005*/ASCEND_PROFILER_OUTPUT/step_trace_time.csv"))
+    head, *lines = steps.read_text().splitlines(keepends=True)
+    steps.write_text(head + "".join(lines[2:]))
+    with paceline.open(tmp_path / "run", store=tmp_path / "store") as run:
+        found = diagnose(run)
+    assert found.run["steps"] == [3, 4, 5, 6]
+    assert (found.findings[0].id, found.findings[0].subject.ranks) == ("slow-rank", (2,))
 
 
 def test_a_rank_that_pauses_in_some_steps_is_named_with_them(tmp_path: Path) -> None:
