@@ -9,12 +9,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from paceline.advice.finding import Diagnosis
     from paceline.analysis.breakdown import Breakdown
     from paceline.run.index import Progress
     from paceline.run.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["FormatError", "PacelineError", "UsageError", "__version__", "breakdown", "open"]
+__all__ = ["FormatError", "PacelineError", "UsageError", "__version__", "breakdown", "diagnose", "open"]
 
 
 def open(
@@ -50,6 +51,21 @@ def open(
         return Run(seen[1].root, store=store, engine=readers, progress=progress, called=called, seen=seen)
     path = localize(source, progress=(lambda now: progress(Reading(now.bytes, now.bytes_total))) if progress else None)
     return Run(path, store=store, engine=readers, progress=progress, called=called)
+
+
+def diagnose(source: str | Path | Run, *, steps: tuple[int, ...] | None = None) -> Diagnosis:
+    """What slows a run, who does, and what mending it would gain; of some steps, or of all.
+
+    >>> first = paceline.diagnose("runs/llama-16").findings[0]      # doctest: +SKIP
+    >>> first.id, first.subject.ranks, first.gain.percent           # doctest: +SKIP
+    """
+    from paceline.advice.engine import diagnose
+    from paceline.run.run import Run
+
+    if isinstance(source, Run):
+        return diagnose(source, steps=steps)
+    with open(source) as run:
+        return diagnose(run, steps=steps)
 
 
 def breakdown(source: str | Path, *, store: str | Path | None = None) -> Breakdown:

@@ -59,3 +59,12 @@ def test_a_fault_behind_a_greater_one_says_what_it_gains_then(tmp_path: Path) ->
     hidden = next(finding for finding in found if finding.id == "load-imbalance")
     assert hidden.evidence[-1].metric == "step once the first finding is mended too"
     assert hidden.severity in ("medium", "high")
+
+
+def test_the_library_diagnoses_a_path_or_an_open_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PACELINE_CACHE", str(tmp_path / "cache"))
+    simulate(tmp_path / "run", DATA_PARALLEL, ("slow-rank:2:1.6",), "ascend-text")
+    by_path = paceline.diagnose(tmp_path / "run", steps=(2, 3, 4))
+    with paceline.open(tmp_path / "run") as run:
+        assert paceline.diagnose(run, steps=(2, 3, 4)) == by_path
+    assert (by_path.run["steps"], by_path.findings[0].subject.ranks) == ([2, 3, 4], (2,))
