@@ -36,21 +36,9 @@ def open(
     (dask://host:8786, ray://host:10001) its workers read, each fetching for itself what it needs of a remote source.
     """
     # Imported here so that `import paceline.profiling` inside a training job does not load DuckDB.
-    from paceline.run.engines import engine_for
-    from paceline.run.index import Reading
-    from paceline.run.run import Run
-    from paceline.storage.localize import localize
-    from paceline.storage.location import is_remote, parse
+    from paceline.run.opening import open_run
 
-    readers = engine_for(engine, workers=workers)
-    called = parse(source).url if is_remote(source) else None
-    if called and readers.far:
-        from paceline.run.glance import glance
-
-        seen = glance(called, readers)
-        return Run(seen[1].root, store=store, engine=readers, progress=progress, called=called, seen=seen)
-    path = localize(source, progress=(lambda now: progress(Reading(now.bytes, now.bytes_total))) if progress else None)
-    return Run(path, store=store, engine=readers, progress=progress, called=called)
+    return open_run(source, store=store, workers=workers, engine=engine, progress=progress)
 
 
 def diagnose(source: str | Path | Run, *, steps: tuple[int, ...] | None = None) -> Diagnosis:

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import paceline.report.html
-import paceline.storage.localize
+import paceline.run.opening
 from paceline.cli.main import application
 from paceline.errors import PacelineError, UsageError
 from paceline.report.msadvisor import dominated
@@ -148,7 +148,7 @@ def test_a_bucket_is_read_through_storage_and_answered_here(
         asked.append(str(source))
         return data
 
-    monkeypatch.setattr(paceline.storage.localize, "localize", localize)
+    monkeypatch.setattr(paceline.run.opening, "localize", localize)
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)

@@ -78,9 +78,9 @@ def breakdown(
     quick = None if is_remote(source) or store or engine else _quick(Path(source))
     if quick:
         return _judged(quick)
-    import paceline
+    from paceline.run.opening import open_run  # which loads DuckDB
 
-    with paceline.open(source, store=store, workers=workers, engine=engine, progress=progress) as run:
+    with open_run(source, store=store, workers=workers, engine=engine, progress=progress) as run:
         return _judged(_of_run(run))
 
 
