@@ -208,8 +208,8 @@ def test_a_random_fault_is_the_same_for_the_same_seed() -> None:
     [
         ("slow-disk", "unknown fault 'slow-disk'"),
         ("slow-rank:8", "ranks are 0 to 7, not '8'"),
-        ("slow-rank:1:0.5", "the factor must be a number above 1, not '0.5'"),
-        ("slow-rank:1:nan", "the factor must be a number above 1, not 'nan'"),
+        ("slow-rank:1:0.5", "the factor must be a number above 1, at most 1e+06, not '0.5'"),
+        ("slow-rank:1:nan", "the factor must be a number above 1, at most 1e+06, not 'nan'"),
         ("slow-rank:1:2:3", "nothing is expected after 'slow-rank:1:2'"),
         ("slow-link:0-7", "no data goes over link '0-7'; links in use: 0-1, "),
         ("slow-operator:Conv2D", "the operator type is one of Add, "),
