@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Subject
 
@@ -33,9 +31,9 @@ def data_incomplete(case: Case) -> list[Finding]:
 
 
 def _shorter(case: Case) -> list[int]:
-    """Ranks with fewer steps than others."""
-    known = case.line.known.sum(axis=1)
-    return [case.places[place].rank for place in np.flatnonzero(known < known.max()).tolist()]
+    """Ranks with fewer steps than others; of all steps, not only of those that all ranks share."""
+    rows = case.rows("SELECT rank, count(*) FROM steps WHERE step IS NOT NULL GROUP BY rank ORDER BY rank")
+    return [rank for rank, count in rows if count < max(most for _, most in rows)]
 
 
 def _loses_data(message: str) -> bool:
