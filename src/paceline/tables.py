@@ -318,3 +318,7 @@ TABLES: dict[str, Table] = {
         FLOPS, INPUT_PIPELINE, INPUT_STEPS, HOST_CALLS, L2_CACHE, COUNTERS, EVENTS,
     )
 }  # fmt: skip
+
+INPUT_WAIT = "coalesce(data_wait, if(preparing IS NULL, NULL, least(preparing, free)))"
+"""ns a rank waited for input, in SQL over `steps`: recorded, else what came before its first device work, if it was idle then;
+a host that runs ahead prepares a step while the card still works on another one."""

@@ -20,9 +20,6 @@ from paceline.run.run import Run
 
 Floats = NDArray[np.float64]
 
-INPUT_WAIT = "coalesce(data_wait, least(preparing, free))"
-"""ns of waiting for input, in `steps`: a host that runs ahead prepares a step while the card still works on another one."""
-
 FEWEST_STEPS = 2
 """Fewer that all ranks share say less than more that some do not."""
 
@@ -55,7 +52,8 @@ class Case:
         None = all of them, also where hardly any is shared.
         """
         counts = self.rows("SELECT step, count(*) FROM steps WHERE step IS NOT NULL GROUP BY step ORDER BY step")
-        shared = tuple(step for step, ranks in counts if ranks == max(count for _, count in counts))
+        most = max((count for _, count in counts), default=0)
+        shared = tuple(step for step, ranks in counts if ranks == most)
         return shared if FEWEST_STEPS <= len(shared) < len(counts) else None
 
     @cached_property

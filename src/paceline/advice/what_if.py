@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from paceline.advice.case import INPUT_WAIT, Case
+from paceline.advice.case import Case
 from paceline.analysis.fixes import balanced, faster_transfers, like_peers, sooner
 from paceline.analysis.replay import Costs
 from paceline.errors import UsageError
+from paceline.tables import INPUT_WAIT
 
 _POSSIBLE = "rank:N, host:NAME, link:SRC-DST, stages, overlap, input"
 

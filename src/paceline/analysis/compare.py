@@ -28,6 +28,7 @@ import numpy as np
 
 from paceline.errors import UsageError
 from paceline.run.run import Run
+from paceline.tables import INPUT_WAIT
 
 SIGMAS = 3.0
 EFFECT_FLOOR = 0.01
@@ -44,7 +45,7 @@ PHASES = {
     "overlapped": "overlapped",
     "free": "free",
     "bubble": "bubble",
-    "data_wait": "coalesce(data_wait, preparing)",
+    "data_wait": INPUT_WAIT,
 }
 """Phase → column of `steps`. Bubble is part of exposed, data wait part of free."""
 

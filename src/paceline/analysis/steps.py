@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from paceline.analysis.table import Source, Table, query
+from paceline.tables import INPUT_WAIT
 
 PARTS = ("compute", "overlapped", "exposed", "waiting", "tail", "free", "data")
 """Add up to the step."""
@@ -88,7 +89,7 @@ def _split(chosen: str, keys: str) -> str:
             SELECT {keys}, avg(duration) AS duration, avg(coalesce(computing, forward_backward, 0)) AS computing,
                    avg(coalesce(overlapped, 0)) AS overlapped, avg(coalesce(exposed, 0)) AS exposed,
                    avg(least(coalesce(bubble, 0), coalesce(exposed, 0))) AS bubble,
-                   avg(coalesce(data_wait, preparing, 0)) AS data, avg(if(computing IS NULL, tail, 0)) AS rest
+                   avg(coalesce({INPUT_WAIT}, 0)) AS data, avg(if(computing IS NULL, tail, 0)) AS rest
             FROM steps WHERE {chosen} GROUP BY {keys}
         ),
         split AS (

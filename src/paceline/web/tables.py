@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from paceline.tables import INPUT_WAIT
 from paceline.web.paging import Column, Filters, PagedTable
 
 _STEP = "($step IS NULL OR step = $step)"
@@ -39,7 +40,7 @@ STEP_TRACE = PagedTable(
     _fixed(f"""
         WITH usual AS (
             SELECT rank, count(*) AS steps, avg(duration) / 1e6 AS duration,
-                   avg(coalesce(data_wait, preparing)) / 1e6 AS data_wait,
+                   avg({INPUT_WAIT}) / 1e6 AS data_wait,
                    avg(forward_backward) / 1e6 AS forward_backward, avg(tail) / 1e6 AS tail,
                    avg(computing) / 1e6 AS computing, avg(exposed) / 1e6 AS exposed,
                    avg(overlapped) / 1e6 AS overlapped, avg(free) / 1e6 AS free, avg(bubble) / 1e6 AS bubble,
@@ -317,8 +318,8 @@ CARD_STEPS = PagedTable(
     "A rank's steps one by one.",
     (Column("step", "count"), *_ms("duration", "data_wait", "forward_backward", "tail", "computing", "exposed",
                                    "overlapped", "free", "bubble")),
-    _fixed("""
-        SELECT step, duration / 1e6 AS duration, coalesce(data_wait, preparing) / 1e6 AS data_wait,
+    _fixed(f"""
+        SELECT step, duration / 1e6 AS duration, {INPUT_WAIT} / 1e6 AS data_wait,
                forward_backward / 1e6 AS forward_backward, tail / 1e6 AS tail, computing / 1e6 AS computing,
                exposed / 1e6 AS exposed, overlapped / 1e6 AS overlapped, free / 1e6 AS free, bubble / 1e6 AS bubble
         FROM steps WHERE rank = $rank AND step IS NOT NULL

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.advice.case import INPUT_WAIT, Case
+from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Subject
 from paceline.analysis.fixes import like_peers
 from paceline.analysis.peers import nan_median
+from paceline.tables import INPUT_WAIT
 
 SLOWER_CLOCK = 0.97
 OPERATOR_SHARE = 0.7

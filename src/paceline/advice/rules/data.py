@@ -33,7 +33,8 @@ def data_incomplete(case: Case) -> list[Finding]:
 def _shorter(case: Case) -> list[int]:
     """Ranks with fewer steps than others; of all steps, not only of those that all ranks share."""
     rows = case.rows("SELECT rank, count(*) FROM steps WHERE step IS NOT NULL GROUP BY rank ORDER BY rank")
-    return [rank for rank, count in rows if count < max(most for _, most in rows)]
+    most = max((count for _, count in rows), default=0)
+    return [rank for rank, count in rows if count < most]
 
 
 def _loses_data(message: str) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from paceline.advice.case import INPUT_WAIT, Case
+from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Subject
 from paceline.analysis.fixes import less_own, sooner
 from paceline.analysis.peers import nan_median
+from paceline.tables import INPUT_WAIT
 
 INPUT_SHARE = 0.05
 FREE_SHARE = 0.06

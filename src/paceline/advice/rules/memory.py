@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from paceline.advice.case import INPUT_WAIT, Case
+from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Subject
 from paceline.analysis.fixes import less_own
+from paceline.tables import INPUT_WAIT
 
 FULL = 0.95
 UNEVEN = 0.25

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.advice.case import INPUT_WAIT, Case, Floats
+from paceline.advice.case import Case, Floats
 from paceline.advice.finding import Evidence, Finding, Subject
 from paceline.advice.rules.communication import gradient_groups
 from paceline.advice.rules.one_off import one_off, one_off_transfers
@@ -15,6 +15,7 @@ from paceline.analysis.events import PEER_TO_PEER
 from paceline.analysis.fixes import evened, like_peers, scale_own, steadied
 from paceline.analysis.peers import nan_median
 from paceline.analysis.replay import Costs
+from paceline.tables import INPUT_WAIT
 
 STALL = 0.08
 """One step of one rank this much longer than its peers' and than its own other steps."""
