@@ -23,7 +23,7 @@ def diagnosis(language: str) -> dict[str, Any]:
         "id": "slow-rank", "severity": "high", "confidence": 0.97, "chronic": True,
         "subject": subject | {"ranks": [5], "hosts": ["node2"]},
         "gain": {"step_ms_now": 412.0, "step_ms_fixed": 351.0, "percent": 14.8},
-        "title": "5 号卡（主机 node2）计算慢 30 %" if zh else "Rank 5 (host node2) computes 30 % slower than its peers",
+        "title": "5 号卡（主机 node2）计算慢 30 %" if zh else "Rank 5 (host node2): computing is 30 % slower than on the peers",
         "evidence": [{"metric": "own time a step", "value": 289.0, "peers": 227.0, "unit": "ms"}],
         "advice": ["比较频率" if zh else "Compare its clock with card 4"], "see": "kb/slow-rank",
     }  # fmt: skip

@@ -53,7 +53,7 @@ def test_the_answer_comes_first_and_show_me_leads_to_the_marked_culprit(
 ) -> None:
     show(page, report, tmp_path)
     first = page.locator(".finding").first
-    expect(first).to_contain_text("Rank 5 (host node2) computes 30 % slower than its peers")
+    expect(first).to_contain_text("Rank 5 (host node2): computing is 30 % slower than on the peers")
     expect(first).to_contain_text("412 ms → 351 ms a step, 14.8 % faster")
     expect(page.locator(".speed")).to_contain_text("412 ms")
     first.locator("button.main").click()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,9 +10,6 @@ from paceline.advice.finding import SCHEMA, Diagnosis, Evidence, Finding, Subjec
 from paceline.advice.knowledge import Text, load_entry
 
 _MOST_NAMED = 8
-_PLURAL = {"computes": "compute", "takes": "take", "runs": "run", "waits": "wait", "has": "have", "its": "their",
-           "is": "are", "holds": "hold", "needs": "need", "uses": "use", "idles": "idle"}  # fmt: skip
-_SINGULAR = re.compile(rf"\b({'|'.join(_PLURAL)})\b")
 
 
 def as_json(diagnosis: Diagnosis, language: str) -> dict[str, Any]:
@@ -30,11 +26,8 @@ def title(finding: Finding, language: str) -> str:
     text = _text(finding, language)
     detail = in_chinese(finding.detail, DETAILS) if language == "zh" else finding.detail
     whom = replace(finding.subject, ranks=()) if finding.everybody else finding.subject
-    template = text.title
-    if language != "zh" and len(whom.stages or whom.ranks) > 1 and not (whom.links or whom.operators):
-        template = _in_plural(template) if template.startswith("{who} ") else template
-    named = who(whom, language, host=finding.id == "slow-host")
-    told = replace(text, title=template).title_for(who=named, amount=finding.amount, detail=detail)
+    named = _join_hosts(whom, language) if finding.id == "slow-host" else who(whom, language)
+    told = text.title_for(who=named, amount=finding.amount, detail=detail)
     # A space divides figures from Chinese words; a full-width bracket needs none.
     return told.replace("） ", "）")
 
@@ -67,13 +60,12 @@ def _text(finding: Finding, language: str) -> Text:
     return (finding.entry or load_entry(finding.id)).text(language)
 
 
-def _in_plural(template: str) -> str:
-    """The title of several ranks or stages: they compute, with their peers."""
-    return _SINGULAR.sub(lambda found: _PLURAL[found[0]], template)
+def _join_hosts(subject: Subject, language: str) -> str:
+    return f"{'主机' if language == 'zh' else 'Host'} {_join(subject.hosts)}"
 
 
-def who(subject: Subject, language: str, *, host: bool = True) -> str:
-    """Whom a finding is about, in a few words; a host for its ranks if it is to be blamed."""
+def who(subject: Subject, language: str) -> str:
+    """Whom a finding is about, in a few words."""
     zh = language == "zh"
     if len({frozenset((link.src, link.dst)) for link in subject.links}) > 1:
         # One of them is slow; the recording does not say which.
@@ -91,16 +83,14 @@ def who(subject: Subject, language: str, *, host: bool = True) -> str:
     if subject.stages:
         stage = "Stages" if len(subject.stages) > 1 else "Stage"
         return f"流水线阶段 {_join(subject.stages)}" if zh else f"{stage} {_join(subject.stages)}"
-    return _ranks(subject, language, host=host)
+    return _ranks(subject, language)
 
 
-def _ranks(subject: Subject, language: str, *, host: bool = True) -> str:
+def _ranks(subject: Subject, language: str) -> str:
     zh = language == "zh"
     if not subject.ranks:
         return "所有卡" if zh else "Every rank"
     named = _join(subject.ranks)
-    if host and len(subject.hosts) == 1 and len(subject.ranks) > 2:
-        return f"主机 {subject.hosts[0]}" if zh else f"Host {subject.hosts[0]}"
     where = (f"（主机 {subject.hosts[0]}）" if zh else f" (host {subject.hosts[0]})") if len(subject.hosts) == 1 else ""
     if zh:
         return f"{named} 号卡{where}"

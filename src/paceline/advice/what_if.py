@@ -53,10 +53,8 @@ def _link(case: Case, costs: Costs, src: int, dst: int) -> Costs:
     if len(ends) < 2 or not both:
         raise UsageError(f"--fix link:{src}-{dst}: no collective was recorded between these ranks")
     chosen = np.array(both, dtype=np.int64)
-    first = np.full(events.instances, -1, dtype=np.int64)
-    first[events.instance[::-1]] = np.arange(len(events.rank))[::-1]
     kind = np.array([hash((str(events.op[row]) in ("send", "receive") or events.op[row], int(events.bytes[row]) >> 12))
-                     for row in first])  # fmt: skip
+                     for row in events.first_row])  # fmt: skip
     factor = np.ones(len(chosen))
     for place, instance in enumerate(chosen.tolist()):
         peers = np.flatnonzero((kind == kind[instance]) & (events.members == events.members[instance]))

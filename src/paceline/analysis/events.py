@@ -89,6 +89,13 @@ class Events:
         return np.bincount(self.instance, minlength=self.instances)
 
     @cached_property
+    def first_row(self) -> Ints:
+        """Where each instance is met first: at its lowest rank."""
+        first = np.full(self.instances, -1, dtype=np.int64)
+        first[self.instance[::-1]] = np.arange(len(self.instance))[::-1]
+        return first
+
+    @cached_property
     def last_start(self) -> Ints:
         """When the last member of each instance arrived."""
         last = np.full(self.instances, np.iinfo(np.int64).min)

@@ -84,12 +84,10 @@ def _slow_groups(case: Case) -> list[Finding]:
     shared = np.flatnonzero(events.members > 1)
     if not len(shared):
         return []
-    first = np.full(events.instances, -1, dtype=np.int64)
-    first[events.instance[::-1]] = np.arange(len(events.rank))[::-1]
     kinds: dict[tuple[str, int, int], dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
     members = _members(case)
     for instance in shared.tolist():
-        row = int(first[instance])
+        row = int(events.first_row[instance])
         size = int(events.bytes[row])
         if case.line.is_end[row] or (size < FEW_BYTES if size >= 0 else events.transfer[instance] < LONG_NS):
             continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from paceline.advice.case import Case
 from paceline.advice.finding import Evidence, Finding, Gain, Subject
@@ -46,13 +45,13 @@ def one_off_transfers(case: Case) -> list[Finding]:
     long = np.flatnonzero(events.transfer > SHARE * case.step_ms * 1e6)
     if not len(long):
         return []
-    first = _first_rows(case)
-    unusual = [instance for instance in long.tolist() if _unusual(case, first, instance)]
+    unusual = [instance for instance in long.tolist() if _unusual(case, instance)]
     findings = []
-    for column in sorted({int(line.step[first[instance]]) for instance in unusual}):
-        here = [instance for instance in unusual if int(line.step[first[instance]]) == column]
+    step_of = line.step[events.first_row]
+    for column in sorted({int(step_of[instance]) for instance in unusual}):
+        here = [instance for instance in unusual if step_of[instance] == column]
         transfer = case.replay.costs.transfer.copy()
-        transfer[here] = [_usual(case, first, instance) for instance in here]
+        transfer[here] = [_usual(case, instance) for instance in here]
         fixed = case.replay.run(case.replay.costs.with_transfer(transfer))
         lost = float(case.replay.base.step_times[column] - fixed.step_times[column]) / 1e6
         if lost >= SHARE * case.step_ms:
@@ -61,21 +60,14 @@ def one_off_transfers(case: Case) -> list[Finding]:
     return findings if len(findings) <= max(1, len(line.steps) // 3) else []
 
 
-def _first_rows(case: Case) -> NDArray[np.int64]:
-    events = case.line.events
-    first = np.full(events.instances, -1, dtype=np.int64)
-    first[events.instance[::-1]] = np.arange(len(events.rank))[::-1]
-    return first
-
-
-def _unusual(case: Case, first: NDArray[np.int64], instance: int) -> bool:
-    usual, took = _usual(case, first, instance), float(case.line.events.transfer[instance])
+def _unusual(case: Case, instance: int) -> bool:
+    usual, took = _usual(case, instance), float(case.line.events.transfer[instance])
     return took > TIMES * usual and took - usual > SHARE * case.step_ms * 1e6
 
 
-def _usual(case: Case, first: NDArray[np.int64], instance: int) -> float:
+def _usual(case: Case, instance: int) -> float:
     """The median time of the same collective over the steps; what it took where there are too few."""
-    events, line, row = case.line.events, case.line, int(first[instance])
+    events, line, row = case.line.events, case.line, int(case.line.events.first_row[instance])
     same = np.flatnonzero(
         (events.rank == events.rank[row]) & (line.place == line.place[row]) & (events.tie == events.tie[row])
     )
