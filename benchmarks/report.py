@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-KEPT = HERE / "work" / "report-parts"
+REPORT = HERE / "report.md"
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,20 @@ def main() -> None:
     unknown = set(chosen) - {each.name for each in BENCHMARKS}
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
-    KEPT.mkdir(parents=True, exist_ok=True)
+    sections = kept()
     for benchmark in BENCHMARKS:
         if benchmark.name in chosen:
-            run(benchmark)
-            (HERE / "report.md").write_text(document(), encoding="utf-8")
+            sections[benchmark.question] = run(benchmark)
+            REPORT.write_text(document(sections), encoding="utf-8")
 
 
-def run(benchmark: Benchmark) -> None:
+def kept() -> dict[str, str]:
+    """What the report says now: question → all below it."""
+    _, *sections = f"\n{REPORT.read_text(encoding='utf-8')}".split("\n## ") if REPORT.exists() else [""]
+    return {question: body.strip() for question, _, body in (each.partition("\n") for each in sections)}
+
+
+def run(benchmark: Benchmark) -> str:
     command = [sys.executable, "-u", str(HERE / f"{benchmark.name}.py"), *benchmark.arguments]
     print("$", " ".join(["python", f"benchmarks/{benchmark.name}.py", *benchmark.arguments]), flush=True)
     began, before = time.time(), os.getloadavg()[0]
@@ -70,18 +76,16 @@ def run(benchmark: Benchmark) -> None:
         f"{when} UTC · commit {commit()} · load before {before:.1f} · took {time.time() - began:,.0f} s"
         f" · exit {ended.returncode}"
     )
-    why = f"\n{ended.stderr.strip().splitlines()[-1]}\n" if ended.returncode and ended.stderr.strip() else ""
-    (KEPT / f"{benchmark.name}.txt").write_text(f"{head}\n{ended.stdout.rstrip()}\n{why}", encoding="utf-8")
+    why = f"\n\n{ended.stderr.strip().splitlines()[-1]}" if ended.returncode and ended.stderr.strip() else ""
+    return f"`benchmarks/{benchmark.name}.py` · {head}\n\n```\n{ended.stdout.rstrip()}{why}\n```"
 
 
-def document() -> str:
+def document(sections: dict[str, str]) -> str:
     pages = ["# What was measured", "", *machine(), ""]
     pages += ["Exit 1 means that a wanted number was missed: the line `missed:` says which.", ""]
     for benchmark in BENCHMARKS:
-        kept = KEPT / f"{benchmark.name}.txt"
-        head, _, body = (kept.read_text(encoding="utf-8") if kept.exists() else "not run\n").partition("\n")
-        pages += [f"## {benchmark.question}", "", f"`benchmarks/{benchmark.name}.py` · {head}", ""]
-        pages += ["```", body.strip("\n"), "```", ""] if body.strip() else []
+        body = sections.get(benchmark.question, f"`benchmarks/{benchmark.name}.py` · not run")
+        pages += [f"## {benchmark.question}", "", body, ""]
     return "\n".join(pages)
 
 
