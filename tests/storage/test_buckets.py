@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paceline.errors import UsageError
-from paceline.storage.file import FileStore
+from paceline.storage.file import FileStore, FileUpload
 from paceline.storage.location import parse
 from paceline.storage.opening import open_store
 from paceline.storage.store import DeniedError, Item
@@ -45,6 +45,22 @@ def test_we_read_what_huaweis_sdk_wrote(bucket: str, s3: S3Server, tmp_path: Pat
     back = transfer(f"obs://{bucket}/run", tmp_path / "back", QUICK)
     assert back.failures == []
     assert content(tmp_path / "back") == content(source) | {"parts.bin": (source / "large.bin").read_bytes()}
+
+
+def test_parts_of_others_are_checked_without_reading_the_file_again(
+    bucket: str, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_tree(tmp_path / "source", large=30)
+    for mib in (5, 15):  # others of this file would have as many parts as ours, and are guessed only in larger ones
+        uploaded = s3.client().uploadFile(bucket, f"run/{mib}", str(source / "large.bin"), partSize=mib * MIB)
+        assert uploaded.status == 200
+
+    def never(self: FileUpload, part: int | None) -> str | None:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(FileUpload, "digest", never)
+    assert transfer(f"obs://{bucket}/run", tmp_path / "back", QUICK).failures == []
+    assert (tmp_path / "back" / "5").read_bytes() == (source / "large.bin").read_bytes()
 
 
 @pytest.mark.parametrize("signature", ["v2", "v4"])

@@ -36,7 +36,7 @@ class Listed(FileStore):
         for key in self._keys:
             yield Item(key, len(_bytes(key)), md5(_bytes(key)))
 
-    def read(self, item: Item, start: int, length: int) -> Data:
+    def read(self, item: Item, start: int, length: int, into: memoryview | None = None) -> Data:
         return _bytes(item.key)[start : start + length]
 
 

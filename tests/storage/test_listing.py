@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from paceline.storage.file import FileStore
 from paceline.storage.listing import pages
 from paceline.storage.retry import Backoff
-from paceline.storage.store import DeniedError, Item, StorageError, TransientError
+from paceline.storage.store import Content, DeniedError, Item, StorageError, TransientError
 from paceline.storage.transfer import transfer_between
 from storage.trees import QUICK, content
 
@@ -48,13 +48,11 @@ def test_files_arrive_while_the_listing_still_goes_on(tmp_path: Path) -> None:
             assert number != 1000 or first.wait(60), "nothing moved before the listing ended"
 
     class Told(FileStore):
-        def write(self, key: str, data: bytes | memoryview, md5: str) -> Item:
+        def write_many(self, files: Sequence[Content]) -> Iterator[Item]:
             first.set()
-            return super().write(key, data, md5)
+            return super().write_many(files)
 
-    target = Told(tmp_path / "to")
-    target._together = False  # so that all go through `write`
-    report = transfer_between(Waiting(tmp_path / "from", 1010), target, QUICK)
+    report = transfer_between(Waiting(tmp_path / "from", 1010), Told(tmp_path / "to"), QUICK)
     assert (report.moved, report.failures) == (1010, [])
     assert content(tmp_path / "to") == content(tmp_path / "from")
 

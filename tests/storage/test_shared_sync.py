@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import paceline.storage.file as file
+import paceline.storage.crowd as crowd
+from paceline.storage.crowd import Turns
 from paceline.storage.file import FileStore
 from paceline.storage.shared_sync import SharedSync, can_sync_whole, sync_whole
+from paceline.storage.store import Content, StorageError
 from paceline.storage.transfer import transfer
 from storage.trees import content
 
@@ -73,12 +75,68 @@ def test_all_who_shared_a_failed_sync_hear_of_it() -> None:
 
 
 @together
-def test_staged_files_are_visible_only_after_the_sync(tmp_path: Path) -> None:
-    store = FileStore(tmp_path)
-    land = [store.stage(f"{n}/a", b"x", "0" * 32) for n in range(3)]
-    assert not [path for path in content(tmp_path) if path.endswith("/a")]
-    assert [each().key for each in land] == ["0/a", "1/a", "2/a"]
-    assert content(tmp_path) == {f"{n}/a": b"x" for n in range(3)}
+def test_files_are_visible_only_after_the_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def look(directory: str) -> None:
+        seen.append([path for path in content(tmp_path) if path.endswith("/a")])
+        sync_whole(directory)
+
+    monkeypatch.setattr(crowd, "sync_whole", look)
+    landed = FileStore(tmp_path).write_many([Content(f"{n}/a", b"x", "0" * 32) for n in range(5)])
+    assert [each.key for each in landed] == [f"{n}/a" for n in range(5)]
+    assert seen == [[]]
+    assert content(tmp_path) == {f"{n}/a": b"x" for n in range(5)}
+
+
+@together
+def test_those_before_a_file_that_cannot_land_are_there_and_told(tmp_path: Path) -> None:
+    (tmp_path / "3" / "a").mkdir(parents=True)  # a file cannot take a directory's name
+    told: list[str] = []
+    with pytest.raises(StorageError, match="3/a"):
+        for item in FileStore(tmp_path).write_many([Content(f"{n}/a", b"x", "0" * 32) for n in range(6)]):
+            told.append(item.key)
+    assert told == ["0/a", "1/a", "2/a"]
+    assert content(tmp_path) == {f"{n}/a": b"x" for n in range(3)}, "nothing half-written is left"
+
+
+def test_slow_disks_are_written_to_by_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, inside, both = Turns(), threading.Barrier(2), []
+
+    def write() -> None:
+        with turns.taken(1):
+            inside.wait(timeout=30)
+            both.append(True)
+
+    clock = iter(range(100))
+    monkeypatch.setattr(crowd, "monotonic", lambda: float(next(clock)))
+    with turns.taken(1):
+        pass  # took a second by that clock
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert both == [True, True]
+
+
+def test_quick_disks_are_written_to_by_one_at_a_time() -> None:
+    turns, most, now = Turns(), 0, 0
+
+    def write() -> None:
+        nonlocal most, now
+        for _ in range(50):
+            with turns.taken(1000):
+                now += 1
+                most = max(most, now)
+                now -= 1
+
+    threads = [threading.Thread(target=write) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert most == 1
 
 
 @together
@@ -87,7 +145,7 @@ def test_files_are_synced_one_by_one_when_the_whole_cannot_be(tmp_path: Path, mo
         sync_whole(directory)
         raise OSError(errno.EIO, "somebody's write failed")
 
-    monkeypatch.setattr(file, "sync_whole", broken)
+    monkeypatch.setattr(crowd, "sync_whole", broken)
     for number in range(400):
         (tmp_path / "from").mkdir(exist_ok=True)
         (tmp_path / "from" / str(number)).write_text(str(number))

@@ -243,3 +243,31 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypa
     with pytest.raises(StorageError) as caught:
         transfer(write_tree(tmp_path / "a"), tmp_path / "b", QUICK)
     assert "PACELINE_CACHE" in (caught.value.hint or "")
+
+
+class Encrypted(FileStore):
+    """Looks like a bucket whose tags have the form of an MD5 and are none."""
+
+    local, checks_on_read = False, True
+    readings = 0
+
+    def read(self, item: Item, start: int, length: int, into: memoryview | None = None) -> Data:
+        self.readings += 1
+        return super().read(item, start, length)
+
+    def digest(self, item: Item, part: int | None) -> str | None:
+        return "0" * 32 if part is None else None
+
+    def part(self, item: Item) -> int | None:
+        return item.size
+
+    def vouches(self, item: Item) -> bool:
+        return False
+
+
+def test_where_tags_are_no_checksums_a_second_reading_has_to_agree(tmp_path: Path) -> None:
+    source = write_tree(tmp_path / "from", large=20)
+    store = Encrypted(source)
+    report = transfer_between(store, FileStore(tmp_path / "to"), QUICK)
+    assert report.failures == [] and content(tmp_path / "to") == content(source)
+    assert store.readings == 2 * (3 + len(content(source)) - 1)  # the large one has three parts

@@ -15,7 +15,8 @@ from paceline.checkpoint.dtypes import DType
 from paceline.checkpoint.frame import Frame, Wanted
 from paceline.errors import UsageError
 from paceline.storage.checksum import PART, part_size
-from paceline.storage.file import FileStore, explained
+from paceline.storage.disk import explained
+from paceline.storage.file import FileStore
 from paceline.storage.store import FullError, Item, Store, partial_name
 
 _WRITE = 1 << 20

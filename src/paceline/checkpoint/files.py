@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from paceline.errors import FormatError, UsageError
-from paceline.storage.file import FileStore, explained
+from paceline.storage.disk import explained
+from paceline.storage.file import FileStore
 from paceline.storage.location import is_remote, parse
 from paceline.storage.opening import open_item, open_store
 from paceline.storage.retry import Backoff, patiently

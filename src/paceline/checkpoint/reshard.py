@@ -156,7 +156,7 @@ class _Run:
         for file in {id(each): each for each in _sources(work.frame)}.values():
             file.check_unchanged()
         landed = work.writer.finish()
-        self._journal.done(self._lasting(work.frame), landed)
+        self._journal.done([(self._lasting(work.frame), landed)])
         with self._lock:
             self._outcome.files += 1
             self._outcome.bytes += work.frame.size
@@ -213,7 +213,7 @@ class _Run:
                     return False
         if frame.trailer and bytes(file.read(frame.body, frame.trailer)) != content_crc(frame, step):
             return False
-        self._journal.done(self._lasting(frame), present)
+        self._journal.done([(self._lasting(frame), present)])
         return True
 
     def _check_room(self, frames: Sequence[Frame]) -> None:

@@ -18,7 +18,8 @@ from paceline.checkpoint.files import LocalFile, SourceFile
 from paceline.checkpoint.frame import Frame
 from paceline.checkpoint.gather import Array, gather
 from paceline.storage.checksum import md5, part_count, part_size
-from paceline.storage.file import FileStore, explained, write_all
+from paceline.storage.disk import explained, write_all
+from paceline.storage.file import FileStore
 from paceline.storage.retry import Backoff, patiently
 from paceline.storage.store import PARTIAL, ChangedError, Item, Resume, StorageError, Store, partial_name
 

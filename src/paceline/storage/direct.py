@@ -6,6 +6,7 @@ copying it there. Not every file system can (memory, some network ones): the cal
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
@@ -22,23 +23,35 @@ _O_DIRECT = getattr(os, "O_DIRECT", 0)
 _CANNOT = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 
 
+_MINE = threading.local()
+
+
+def aligned(length: int) -> memoryview:
+    """Memory a file can be written from directly: a thread's own and used again and again, because new memory costs
+    as much as what is read into it. What is in it lasts until the thread asks for the next."""
+    block: memoryview | None = getattr(_MINE, "block", None)
+    if block is None or len(block) < length:
+        _MINE.block = block = memoryview(mmap.mmap(-1, length))
+    return block[:length]
+
+
 class DirectFile:
     """A second way into a file that is open already."""
 
     def __init__(self, path: Path) -> None:
         self._file = _opened(path)
-        self._memory = threading.local()
 
     def write(self, data: Data, start: int) -> int:
         """Write what can be written so, from the beginning; returns how many bytes that were."""
         if start % _ALIGNED:
             return 0
         view, done = memoryview(data), 0
-        while self._file >= 0 and (length := min(_BLOCK, len(view) - done) // _ALIGNED * _ALIGNED):
-            block = self._block()
-            block[:length] = view[done : done + length]
+        as_it_is = _is_aligned(view)
+        most = len(view) if as_it_is else _BLOCK
+        while self._file >= 0 and (length := min(most, len(view) - done) // _ALIGNED * _ALIGNED):
+            piece = view[done : done + length]
             try:
-                written = os.pwrite(self._file, block[:length], start + done)
+                written = os.pwrite(self._file, piece if as_it_is else _copied(piece), start + done)
             except OSError as error:
                 if error.errno not in _CANNOT:
                     raise
@@ -53,12 +66,15 @@ class DirectFile:
         if file >= 0:
             os.close(file)
 
-    def _block(self) -> memoryview:
-        """Aligned memory, one block for each thread."""
-        if not hasattr(self._memory, "block"):
-            self._memory.block = memoryview(mmap.mmap(-1, _BLOCK))
-        block: memoryview = self._memory.block
-        return block
+
+def _is_aligned(view: memoryview) -> bool:
+    return not view.readonly and len(view) > 0 and ctypes.addressof(ctypes.c_char.from_buffer(view)) % _ALIGNED == 0
+
+
+def _copied(piece: memoryview) -> memoryview:
+    block = aligned(len(piece))
+    block[:] = piece
+    return block
 
 
 def _opened(path: Path) -> int:

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial as bind
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from paceline.storage.checksum import composite, md5, part_count
+from paceline.storage.crowd import Crowds, names
 from paceline.storage.direct import DirectFile
-from paceline.storage.shared_sync import SharedSync, can_sync_whole, sync_whole
-from paceline.storage.store import (
-    ChangedError,
-    Data,
-    DeniedError,
-    FullError,
-    Item,
-    MissingError,
-    Resume,
-    StorageError,
-    Sum,
-    TransientError,
-    partial_name,
-)
+from paceline.storage.disk import discard, explained, item_of, meaning, reserve, write_all, write_new
+from paceline.storage.shared_sync import can_sync_whole
+from paceline.storage.store import ChangedError, Content, Data, Item, Resume, StorageError, Sum, partial_name
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_TAKEN = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST})
-"""A bucket may hold both "a" and "a/b"."""
 _BLOCK = 1 << 20
+_CROWD = 4
+"""From here on, files are synced together."""
 
 
 class FileStore:
@@ -43,10 +28,7 @@ class FileStore:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.url = str(root)
-        self._syncs: dict[int, SharedSync] = {}
-        """By device: directories below may lie on other file systems."""
-        self._lock = threading.Lock()
-        self._together = can_sync_whole()
+        self._crowds = Crowds(str(root)) if can_sync_whole() else None
 
     def items(self, *, shallow: bool = False) -> Iterator[Item]:
         if self.root.is_dir():
@@ -57,16 +39,16 @@ class FileStore:
             info = self._path(key).stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return _item(key, info) if self._path(key).is_file() else None
+        return item_of(key, info) if self._path(key).is_file() else None
 
-    def read(self, item: Item, start: int, length: int) -> Data:
+    def read(self, item: Item, start: int, length: int, into: memoryview | None = None) -> Data:
         path = f"{self.root}/{item.key}"
         with explained(path):
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 data = os.pread(file, length, start)
                 # Looked at after reading: a writer that was at work meanwhile has moved the time or the size.
-                now = _item(item.key, os.fstat(file))
+                now = item_of(item.key, os.fstat(file))
             finally:
                 os.close(file)
         if now != item or len(data) != length:
@@ -77,35 +59,19 @@ class FileStore:
         return ((item, self.read(item, 0, item.size)) for item in items)
 
     def write(self, key: str, data: Data, md5: str) -> Item:
-        path, partial = self._names(key, md5)
+        path, partial = names(str(self.root), key, md5)
         try:
-            info = _write_new(partial, data, sync=True)
+            info = write_new(partial, data, sync=True)
             os.replace(partial, path)
         except OSError as error:
-            raise _given_up(path, partial, error) from error
-        return _item(key, info)
+            discard(partial)
+            raise meaning(path, error) from error
+        return item_of(key, info)
 
-    def stage(self, key: str, data: Data, md5: str) -> Callable[[], Item]:
-        if not self._together:
-            landed = self.write(key, data, md5)
-            return lambda: landed
-        path, partial = self._names(key, md5)
-        try:
-            info = _write_new(partial, data, sync=False)
-        except OSError as error:
-            raise _given_up(path, partial, error) from error
-        shared = self._shared_sync(info.st_dev, partial)
-        ticket = shared.ticket()
-
-        def land() -> Item:
-            try:
-                shared.reach(ticket)
-                os.replace(partial, path)
-            except OSError as error:
-                raise _given_up(path, partial, error) from error
-            return _item(key, info)
-
-        return land
+    def write_many(self, files: Sequence[Content]) -> Iterator[Item]:
+        if self._crowds is not None and len(files) >= _CROWD:
+            return self._crowds.write(files)
+        return (self.write(file.key, file.data, file.md5) for file in files)
 
     def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = md5) -> FileUpload:
         path = self._path(key)
@@ -121,6 +87,9 @@ class FileStore:
     def crc32(self, item: Item) -> str | None:
         return None
 
+    def part(self, item: Item) -> int | None:
+        return None
+
     def vouches(self, item: Item) -> bool:
         return True
 
@@ -133,19 +102,6 @@ class FileStore:
 
     def _path(self, key: str) -> Path:
         return self.root / key
-
-    def _names(self, key: str, md5: str) -> tuple[str, str]:
-        """Where it goes, and where it is written first: named by content, so that two writers of the same bytes cannot
-        disturb each other. Plain strings: paths as objects cost as much as the writing when files are many and small."""
-        path = f"{self.root}/{key}"
-        directory, _, name = path.rpartition("/")
-        return path, f"{directory}/{partial_name(name, md5[:8])}"
-
-    def _shared_sync(self, device: int, path: str) -> SharedSync:
-        with self._lock:
-            if device not in self._syncs:
-                self._syncs[device] = SharedSync(bind(sync_whole, os.path.dirname(path)))  # noqa: PTH120
-            return self._syncs[device]
 
 
 class FileUpload:
@@ -179,7 +135,7 @@ class FileUpload:
             os.fsync(self._file)
             os.replace(self._partial, self._path)
             self.leave()
-            return _item(self._key, self._path.stat())
+            return item_of(self._key, self._path.stat())
 
     def digest(self, part: int | None) -> str | None:
         return _digest(self._file, self._size, part)
@@ -216,7 +172,7 @@ def _scan(directory: Path, prefix: str, shallow: bool, above: tuple[tuple[int, i
         key = prefix + entry.name
         try:
             is_directory = entry.is_dir()
-            found_item = _item(key, entry.stat()) if not is_directory and entry.is_file() else None
+            found_item = item_of(key, entry.stat()) if not is_directory and entry.is_file() else None
         except FileNotFoundError:
             continue  # renamed or removed since the directory was read, as jobs do with what they have finished
         except OSError as error:
@@ -228,51 +184,6 @@ def _scan(directory: Path, prefix: str, shallow: bool, above: tuple[tuple[int, i
             yield Item(key + "/", 0)
         elif is_directory:
             yield from _scan(Path(entry.path), key + "/", False, (*above, (info.st_dev, info.st_ino)))
-
-
-def _write_new(path: str, data: Data, *, sync: bool) -> os.stat_result:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    try:
-        file = os.open(path, flags, 0o666)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
-        file = os.open(path, flags, 0o666)
-    try:
-        write_all(file, data, 0)
-        if sync:
-            os.fsync(file)
-        return os.fstat(file)
-    finally:
-        os.close(file)
-
-
-def _given_up(path: str, partial: str, error: OSError) -> StorageError:
-    """What is half written goes. No context manager: those cost as much as the rename when files are many and small."""
-    with suppress(OSError):
-        os.unlink(partial)  # noqa: PTH108
-    return meaning(path, error)
-
-
-def _item(key: str, info: os.stat_result) -> Item:
-    return Item(key, info.st_size, f"{info.st_mtime_ns:x}.{info.st_ino:x}")
-
-
-def reserve(file: int, size: int) -> None:
-    """Find out now, not after an hour, that the disk is too small; file systems that cannot reserve just grow."""
-    os.ftruncate(file, size)
-    try:
-        if size:
-            os.posix_fallocate(file, 0, size)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-            raise
-
-
-def write_all(file: int, data: Data, start: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(file, view, start)
-        view, start = view[written:], start + written
 
 
 def _digest(file: int, size: int, part: int | None) -> str:
@@ -289,28 +200,3 @@ def _md5_of(file: int, start: int, length: int) -> str:
         found.update(block)
         start, length = start + len(block), length - len(block)
     return found.hexdigest()
-
-
-@contextmanager
-def explained(path: Path | str) -> Iterator[None]:
-    """OSError as what it means for a transfer."""
-    try:
-        yield
-    except OSError as error:
-        raise meaning(path, error) from error
-
-
-def meaning(path: Path | str, error: OSError) -> StorageError:
-    if isinstance(error, FileNotFoundError):
-        return MissingError(f"{path}: is gone")
-    if isinstance(error, PermissionError):
-        return DeniedError(f"{path}: permission denied", hint="check who owns it")
-    if error.errno in _FULL:
-        return FullError(f"{path}: no space left on the device", hint="free some; run again to go on")
-    if error.errno in _TAKEN:
-        return StorageError(
-            f"{path}: {error.strerror}", hint="the name is a file's and a directory's: here it can be only one"
-        )
-    if error.errno in (errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT):
-        return TransientError(f"{path}: {error.strerror}")
-    return StorageError(f"{path}: {error.strerror or error}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from paceline.storage.store import Item, Resume, StorageError
 
 _COMPACT_ABOVE = 4 << 20
 _LINES_AT_ONCE = 64
-"""Finished files written together; those a crash forgets are found at the target by their checksums."""
+"""Finished files written together."""
 
 
 class Journal:
@@ -50,8 +51,16 @@ class Journal:
     def is_done(self, source: Item, target: Item) -> bool:
         return self._done.get(source.key) == (source.fingerprint, target.fingerprint)
 
-    def done(self, source: Item, target: Item) -> None:
-        self._append({"done": source.key, "from": source.fingerprint, "to": target.fingerprint})
+    def done(self, moved: Iterable[tuple[Item, Item]]) -> None:
+        """Files with what they became; those a crash forgets are found at the target by their checksums."""
+        facts = [{"done": source.key, "from": source.fingerprint, "to": target.fingerprint} for source, target in moved]
+        lines = [_line(fact) for fact in facts]
+        with self._lock:
+            for fact in facts:
+                self._remember(fact)
+            self._waiting += lines
+            if len(self._waiting) >= _LINES_AT_ONCE:
+                self._flush()
 
     def resume(self, source: Item) -> Resume | None:
         """An upload of exactly this version that did not finish."""
@@ -89,8 +98,7 @@ class Journal:
         with self._lock:
             self._remember(fact)
             self._waiting.append(line)
-            if "done" not in fact or len(self._waiting) >= _LINES_AT_ONCE:
-                self._flush()
+            self._flush()
 
     def _flush(self) -> None:
         os.write(self._file, b"".join(self._waiting))

@@ -6,10 +6,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from paceline.storage.checksum import composite, crc32, joined_crc32, likely_parts, md5, part_count, part_size
+from paceline.storage.direct import aligned
 from paceline.storage.passage import Passage
 from paceline.storage.plan import Move
 from paceline.storage.retry import Stopped
-from paceline.storage.store import ChangedError, CorruptError, Item, StorageError, Upload
+from paceline.storage.store import ChangedError, CorruptError, Item, StorageError, Sum, Upload
+
+_LARGEST = 16 << 20
+"""Of parts as others wrote them: a few per thread have to fit into memory."""
 
 
 class LargeFile:
@@ -17,11 +21,15 @@ class LargeFile:
 
     def __init__(self, passage: Passage, move: Move) -> None:
         self._passage, self._retry, self._move = passage, passage.retry, move
-        self._part = part_size(move.item.size)
+        told = passage.source.part(move.item) if passage.target.local else None
+        # The parts it was written in: then its tag can be checked without reading the file again.
+        self._part = told if told is not None and told <= _LARGEST else part_size(move.item.size)
+        self._in_one_piece = told == move.item.size
         self._count = part_count(move.item.size, self._part)
         self._sums: dict[int, str] = {}
         self._crc: str | None = None
         """What the source keeps of the whole; parts are then summed up with CRC32, which costs a fifth of MD5."""
+        self._total: Sum = md5
         self._open = self._count
         self._upload: Upload | None = None
         self._error: StorageError | Stopped | None = None
@@ -64,8 +72,10 @@ class LargeFile:
         resume = passage.journal.resume(item)
         if passage.target.local:
             self._crc = self._retry(lambda: passage.source.crc32(item))
-        total = md5 if self._crc is None else crc32
-        upload = self._retry(lambda: passage.target.begin(target, item.size, self._part, resume, total))
+        # MD5s of parts are of no use where the source knows something of the whole.
+        if self._crc is not None or self._in_one_piece:
+            self._total = crc32
+        upload = self._retry(lambda: passage.target.begin(target, item.size, self._part, resume, self._total))
         self._sums.update(upload.done)
         if resume is None or resume.state != upload.state:
             passage.journal.begun(item, upload.state)
@@ -77,7 +87,8 @@ class LargeFile:
         if number not in upload.done:
 
             def move() -> str:
-                return upload.put(number, passage.source.read(item, number * self._part, length))
+                data = passage.source.read(item, number * self._part, length, into=aligned(length))
+                return upload.put(number, data)
 
             self._sums[number] = self._retry(move)
             passage.journal.part(item, number, self._sums[number])
@@ -87,7 +98,7 @@ class LargeFile:
         passage, move = self._passage, self._move
         if self._error is None and self._upload is not None:
             try:
-                passage.arrived(move, self._finish(self._upload), counted=0)
+                passage.arrived([(move, self._finish(self._upload))], counted=0)
                 return
             except (StorageError, Stopped) as error:
                 self._error = error
@@ -116,7 +127,7 @@ class LargeFile:
                 raise CorruptError(f"{source.url}/{item.key}: arrived damaged")
             return
         told = False
-        for part in (self._part, None, *likely_parts(item.size)):
+        for part in (self._part, None, part_size(item.size), *likely_parts(item.size)):
             expected = source.digest(item, part)
             if expected is not None:
                 told = True
@@ -131,5 +142,5 @@ class LargeFile:
         """Where tags are no checksums, a second reading has to agree."""
         source, item = self._passage.source, self._move.item
         for number, expected in enumerate(sums):
-            if md5(source.read(item, number * self._part, self._length(number))) != expected:
+            if self._total(source.read(item, number * self._part, self._length(number))) != expected:
                 raise CorruptError(f"{source.url}/{item.key}: two readings differ")

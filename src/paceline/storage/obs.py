@@ -12,16 +12,17 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from paceline.storage.access import Access, find_access
-from paceline.storage.checksum import as_tag, composite, md5, tag_fits
+from paceline.storage.checksum import as_tag, composite, likely_parts, md5, part_size, tag_fits
 from paceline.storage.location import Location
 from paceline.storage.obs_client import connect, explain
 from paceline.storage.obs_page import Page
 from paceline.storage.store import (
     ChangedError,
+    Content,
     CorruptError,
     Data,
     DeniedError,
@@ -87,7 +88,7 @@ class ObsStore:
             return None
         return Item(key, int(answer.body.contentLength), answer.body.etag.strip('"'))
 
-    def read(self, item: Item, start: int, length: int) -> Data:
+    def read(self, item: Item, start: int, length: int, into: memoryview | None = None) -> Data:
         if not length:
             return b""
         from obs import GetObjectHeader
@@ -96,7 +97,7 @@ class ObsStore:
         wanted = GetObjectHeader(range=f"{start}-{start + length - 1}", if_match=item.version)
         answer = self._call("getObject", self._key(item.key), headers=wanted)
         stream = answer.body.response
-        data, filled = memoryview(bytearray(length)), 0
+        data, filled = into if into is not None else memoryview(bytearray(length)), 0
         try:
             # Straight from the socket into its place: the SDK's own ways copy twice.
             while filled < length and (count := stream.readinto(data[filled:])):
@@ -118,9 +119,8 @@ class ObsStore:
         answer = self._call("putContent", self._key(key), content=io.BytesIO(data), headers=headers)
         return self.confirm(Item(key, len(data), answer.body.etag.strip('"')), md5)
 
-    def stage(self, key: str, data: Data, md5: str) -> Callable[[], Item]:
-        landed = self.write(key, data, md5)
-        return lambda: landed
+    def write_many(self, files: Sequence[Content]) -> Iterator[Item]:
+        return (self.write(file.key, file.data, file.md5) for file in files)
 
     def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = md5) -> ObsUpload:
         done = self._parts(key, resume) if resume else None
@@ -146,6 +146,12 @@ class ObsStore:
     def digest(self, item: Item, part: int | None) -> str | None:
         tag = as_tag(item.version)
         return tag if tag and tag_fits(tag, part, item.size) else None
+
+    def part(self, item: Item) -> int | None:
+        if self.digest(item, None) is not None:
+            return item.size
+        usual = (part_size(item.size), *likely_parts(item.size))
+        return next((part for part in usual if self.digest(item, part) is not None), None)
 
     def vouches(self, item: Item) -> bool:
         body = self._call("getObjectMetadata", self._key(item.key)).body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from paceline.storage.journal import Journal
 from paceline.storage.plan import Move
@@ -26,13 +27,16 @@ class Passage:
         self._report = report
         self._lock = threading.Lock()
 
-    def arrived(self, move: Move, landed: Item, *, counted: int) -> None:
-        self.journal.done(move.item, landed)
+    def arrived(self, landed: Sequence[tuple[Move, Item]], *, counted: int) -> None:
+        """Files with what they are at the target; `counted` bytes of them were not yet told as progress."""
+        if not landed:
+            return
+        self.journal.done((move.item, item) for move, item in landed)
         with self._lock:
-            self.landed.append((move, landed))
-            self._report.moved += 1
-            self._report.moved_bytes += move.item.size
-        self.counter.add(1, counted)
+            self.landed.extend(landed)
+            self._report.moved += len(landed)
+            self._report.moved_bytes += sum(move.item.size for move, _ in landed)
+        self.counter.add(len(landed), counted)
 
     def failed(self, move: Move, error: StorageError | Stopped) -> None:
         if isinstance(error, Stopped):

@@ -90,7 +90,7 @@ def is_same(source: Store, target: Store, move: Move, journal: Journal) -> bool:
             ours, theirs = (target.digest(move.present, part), None)
             if ours is not None and (theirs := source.digest(move.item, part)) is not None:
                 if ours == theirs:
-                    journal.done(move.item, move.present)
+                    journal.done([(move.item, move.present)])
                 return ours == theirs
     except StorageError:
         return False  # whatever it is, moving the file will meet it too and report it

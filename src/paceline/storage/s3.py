@@ -8,11 +8,10 @@ obstore rewrites keys ("a/" becomes "a") and stops at names it does not like.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from paceline.storage.access import Access
@@ -21,7 +20,10 @@ from paceline.storage.obs_client import explain
 from paceline.storage.store import ChangedError, Data, DeniedError, Item, MissingError, StorageError, TransientError
 
 if TYPE_CHECKING:
+    from obstore import GetOptions
     from obstore.store import ClientConfig, S3Config
+
+T = TypeVar("T")
 
 _LARGE = 1 << 20
 """Above, the SDK reads straight into place; below, its own work for each request is too much."""
@@ -39,24 +41,20 @@ class S3Store(ObsStore):
         import obstore
 
         try:
-            with self._asked(key) as store:
-                return self._item(obstore.head(store, self._key(key)))
+            return self._item(self._ask(key, lambda store: obstore.head(store, self._key(key))))
         except MissingError:
             return None
 
-    def read(self, item: Item, start: int, length: int) -> Data:
+    def read(self, item: Item, start: int, length: int, into: memoryview | None = None) -> Data:
         if not length:
             return b""
         if length > _LARGE or not _takes(item.key):
-            return super().read(item, start, length)
+            return super().read(item, start, length, into)
         import obstore
 
-        with self._asked(item.key) as store:
-            answer = obstore.get(
-                store, self._key(item.key),
-                options={"range": (start, start + length), "if_match": f'"{item.version}"'},
-            )  # fmt: skip
-            data = memoryview(answer.bytes())
+        wanted: GetOptions = {"range": (start, start + length), "if_match": f'"{item.version}"'}
+        key = self._key(item.key)
+        data = self._ask(item.key, lambda store: memoryview(obstore.get(store, key, options=wanted).bytes()))
         return self.checked(item, data, length)
 
     def write(self, key: str, data: Data, md5: str) -> Item:
@@ -64,8 +62,7 @@ class S3Store(ObsStore):
             return super().write(key, data, md5)
         import obstore
 
-        with self._asked(key) as store:
-            answer = obstore.put(store, self._key(key), data, use_multipart=False)
+        answer = self._ask(key, lambda store: obstore.put(store, self._key(key), data, use_multipart=False))
         return self.confirm(Item(key, len(data), (answer["e_tag"] or "").strip('"')), md5)
 
     def _fast(self, access: Access) -> Any:
@@ -78,20 +75,20 @@ class S3Store(ObsStore):
         key = meta["path"][len(self.prefix) :]
         return Item(key, int(meta["size"]), (meta["e_tag"] or "").strip('"')) if key else None
 
-    @contextmanager
-    def _asked(self, what: str) -> Iterator[Any]:
-        """The client to ask about an object; its errors as what they mean for a transfer."""
+    def _ask(self, what: str, question: Callable[[Any], T]) -> T:
+        """Ask about an object; the client's errors as what they mean for a transfer."""
         from obstore.exceptions import BaseError
 
         access = self.access()
         try:
-            yield self._fast(access)
+            answer = question(self._fast(access))
         except ValueError as error:
             raise StorageError(f"{self.url}/{what}: the name cannot be asked for ({error})") from error
         except (BaseError, OSError) as error:
             meaning = _meaning(f"{self.url}/{what}", error)
             raise (self.refused(access, meaning) if isinstance(meaning, DeniedError) else meaning) from error
         self.taken(access)
+        return answer
 
 
 def _takes(key: str) -> bool:

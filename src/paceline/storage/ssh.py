@@ -6,7 +6,7 @@ import io
 import shlex
 import stat
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from paceline.storage.location import Location
 from paceline.storage.ssh_connection import Connection, Login
 from paceline.storage.store import (
     ChangedError,
+    Content,
     CorruptError,
     Data,
     DeniedError,
@@ -73,7 +74,7 @@ class SshStore:
             return None
         return _item(key, info) if stat.S_ISREG(info.permissions or 0) else None
 
-    def read(self, item: Item, start: int, length: int) -> Data:
+    def read(self, item: Item, start: int, length: int, into: memoryview | None = None) -> Data:
         async def work(_: Any, files: Any) -> tuple[bytes, Any]:
             async with files.open(self._path(item.key), "rb") as file:
                 data = await file.read(length, start) if length else b""
@@ -116,9 +117,8 @@ class SshStore:
         upload.put(0, data)
         return upload.finish([md5])
 
-    def stage(self, key: str, data: Data, md5: str) -> Callable[[], Item]:
-        landed = self.write(key, data, md5)
-        return lambda: landed
+    def write_many(self, files: Sequence[Content]) -> Iterator[Item]:
+        return (self.write(file.key, file.data, file.md5) for file in files)
 
     def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = md5) -> SshUpload:
         path = self._path(key)
@@ -137,6 +137,9 @@ class SshStore:
         return self._digest(self._path(item.key), item.size, part)
 
     def crc32(self, item: Item) -> str | None:
+        return None
+
+    def part(self, item: Item) -> int | None:
         return None
 
     def vouches(self, item: Item) -> bool:

@@ -17,7 +17,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from paceline.errors import PacelineError
 from paceline.storage.secret import redact
@@ -93,6 +93,14 @@ class Item:
         return f"{self.size}:{self.version}"
 
 
+class Content(NamedTuple):
+    """A small file in memory, on its way in."""
+
+    key: str
+    data: Data
+    md5: str
+
+
 class Upload(Protocol):
     """A large object on its way in; nobody sees it before `finish`."""
 
@@ -147,8 +155,8 @@ class Store(Protocol):
 
     def stat(self, key: str) -> Item | None: ...
 
-    def read(self, item: Item, start: int, length: int) -> Data:
-        """Exactly these bytes of exactly this version."""
+    def read(self, item: Item, start: int, length: int, into: memoryview | None = None) -> Data:
+        """Exactly these bytes of exactly this version; a store may read them `into` memory of that length."""
         ...
 
     def read_many(self, items: Sequence[Item]) -> Iterator[tuple[Item, Data]]:
@@ -159,9 +167,9 @@ class Store(Protocol):
         """A small object, whole, verified, visible in one step."""
         ...
 
-    def stage(self, key: str, data: Data, md5: str) -> Callable[[], Item]:
-        """`write` in two steps: calling what it returns makes the object visible. Those staged before the first call
-        reach the disk together."""
+    def write_many(self, files: Sequence[Content]) -> Iterator[Item]:
+        """`write` for several, told in order; what raises is the first that was not told, and those after it are not
+        written either."""
         ...
 
     def begin(self, key: str, size: int, part: int, resume: Resume | None, total: Sum = ...) -> Upload:
@@ -174,6 +182,10 @@ class Store(Protocol):
 
     def crc32(self, item: Item) -> str | None:
         """CRC32 of the whole, where it was checked and kept when the object was written; None: it was not."""
+        ...
+
+    def part(self, item: Item) -> int | None:
+        """Size of the parts it was written in (its own: in one piece), as far as its tag tells; None: it does not."""
         ...
 
     def vouches(self, item: Item) -> bool:
