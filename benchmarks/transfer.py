@@ -62,7 +62,9 @@ def main() -> None:
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     python = install_peers()
-    clients = [client for client in options.clients.split(",") if client != "rclone" or shutil.which("rclone")]
+    clients = options.clients.split(",")
+    if "rclone" in clients and not shutil.which("rclone"):
+        sys.exit("rclone is not installed: apt-get install rclone, or leave it out with --clients")
     cases = [write_case("large", options.large // 128, 128 << 20), write_case("small", options.small, 20_000)]
     missed: list[str] = []
     for case in cases:
