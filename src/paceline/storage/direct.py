@@ -23,15 +23,19 @@ _O_DIRECT = getattr(os, "O_DIRECT", 0)
 _CANNOT = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 
 
+_KEPT = 16 << 20
+"""Parts of enormous files are larger: sixteen threads must not keep as much for ever."""
 _MINE = threading.local()
 
 
 def aligned(length: int) -> memoryview:
     """Memory a file can be written from directly: a thread's own and used again and again, because new memory costs
     as much as what is read into it. What is in it lasts until the thread asks for the next."""
+    if length > _KEPT:
+        return memoryview(mmap.mmap(-1, length))
     block: memoryview | None = getattr(_MINE, "block", None)
     if block is None or len(block) < length:
-        _MINE.block = block = memoryview(mmap.mmap(-1, length))
+        _MINE.block = block = memoryview(mmap.mmap(-1, max(length, _BLOCK)))
     return block[:length]
 
 
