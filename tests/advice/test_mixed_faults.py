@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,20 @@ def _found(tmp_path: Path, spec: ClusterSpec, faults: tuple[str, ...], layout: s
 def test_a_slow_host_is_told_from_a_heavy_stage_by_shapes(tmp_path: Path, layout: str, fault: str, id: str) -> None:
     first = _found(tmp_path, PIPELINE, (fault,), layout)[0]
     assert (first.id, first.subject.ranks) == (id, (4, 5, 6, 7))
+
+
+def test_a_torch_trace_without_step_marks_gives_the_same_gain(tmp_path: Path) -> None:
+    """As one step it told a quarter of it: the wait of each step for the gradients' sums was taken for work."""
+    marked = _found(tmp_path / "marked", PIPELINE, ("slow-rank:5:1.3",), "kineto")[0]
+    simulate(tmp_path / "run", PIPELINE, ("slow-rank:5:1.3",), "kineto")
+    for path in (tmp_path / "run").glob("*.json.gz"):
+        text = gzip.decompress(path.read_bytes()).replace(b"ProfilerStep#", b"something else")
+        path.write_bytes(gzip.compress(text))
+    with paceline.open(tmp_path / "run", store=tmp_path / "store") as run:
+        found = diagnose(run)
+    assert found.run["steps"] == [0, 1, 2, 3, 4]
+    assert (found.findings[0].id, found.findings[0].subject.ranks) == ("slow-rank", (5,))
+    assert found.findings[0].gain.percent == pytest.approx(marked.gain.percent, abs=0.5)
 
 
 def test_a_rank_whose_recording_begins_later_is_compared_where_all_recorded(tmp_path: Path) -> None:

@@ -217,6 +217,27 @@ def test_new_nccl_kernels_tell_group_payload_sequence_and_peer(tmp_path: Path) -
     assert rows(batch, "ranks", "max(device)") == [(2,)]
 
 
+@pytest.mark.parametrize(
+    ("ends", "last", "steps"),
+    [
+        ([("Adam", 30), ("Adam", 60)], 62, [(0, 10, 30), (1, 30, 60)]),
+        ([("Adam", 30), ("Adam", 60)], 80, [(0, 10, 30), (1, 30, 60), (2, 60, 80)]),  # the last was not finished
+        ([("Inner", 28), ("Outer", 30), ("Inner", 58), ("Outer", 60)], 61, [(0, 10, 30), (1, 30, 60)]),
+        ([], 80, [(0, 10, 80)]),
+    ],
+    ids=["two", "cut off", "two optimizers", "none"],
+)
+def test_without_marks_a_step_ends_with_the_optimizers(
+    ends: list[tuple[str, int]], last: int, steps: list[tuple[int, int, int]], tmp_path: Path
+) -> None:
+    events = [span(f"Optimizer.step#{name}.step", "user_annotation", at - 1.0, 1.0) for name, at in ends]
+    events += [span("gemm", "kernel", 10.0, 5.0, stream=7), span("gemm", "kernel", last - 1.0, 1.0, stream=7)]
+    write(tmp_path / "a" / "trace.json", events, distributedInfo={"rank": 0, "world_size": 1})
+    batch, _ = read_all(READER, tmp_path / "a", tmp_path)
+    expected = [(number, start * 1000, end * 1000) for number, start, end in steps]
+    assert sorted(rows(batch, "steps", 'step, start, "end"')) == expected
+
+
 def test_sequence_counts_per_group_and_operation_where_the_recorded_one_repeats(tmp_path: Path) -> None:
     events = [nccl("ncclDevKernel_AllReduce_Sum", ts, 1.0, Seq=9) for ts in (30.0, 10.0, 20.0)]
     events.append(nccl("ncclDevKernel_AllReduce_Sum", 5.0, 1.0, **{"Process Group Name": "8"}))

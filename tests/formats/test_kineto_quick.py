@@ -72,7 +72,8 @@ _SPAN = st.fixed_dictionaries(
         "cat": st.sampled_from(["kernel", "Kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "Trace", "gpu_user_annotation",
                                 "user_annotation", None]),
         "name": st.sampled_from(["gemm", "ncclKernel_AllReduce", "void RCCL", "ProfilerStep#7", "ProfilerStep#8", "",
-                                 "enumerate(DataLoader)#_Next", "[[\"ph\"]}", None]),
+                                 "enumerate(DataLoader)#_Next", "Optimizer.step#Adam.step", "Optimizer.step#SGD.step",
+                                 "[[\"ph\"]}", None]),
         "ts": st.one_of(st.none(), st.integers(0, 4_000), st.floats(0, 4_000), st.floats(1.7e15, 1.7e15 + 4_000)),
         "dur": st.one_of(st.none(), st.integers(-2, 900), st.floats(-0.001, 900)),
         "args": st.one_of(st.just({}), st.just({"Collective name": "allreduce"}), st.just({"Collective name": None})),
@@ -80,10 +81,16 @@ _SPAN = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(events=st.lists(_SPAN, max_size=12), base=st.sampled_from([0, 1_700_000_000_000_000_000]))
-def test_any_trace_gives_the_same_steps(events: list[dict[str, Any]], base: int, tmp_path: Path) -> None:
-    path = written(tmp_path / "rank-0.json", [STEP, KERNEL, *events], baseTimeNanoseconds=base)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    events=st.lists(_SPAN, max_size=12),
+    base=st.sampled_from([0, 1_700_000_000_000_000_000]),
+    ends=st.sampled_from([STEP, {**STEP, "name": "Optimizer.step#Adam.step"}, KERNEL]),
+)
+def test_any_trace_gives_the_same_steps(
+    events: list[dict[str, Any]], base: int, ends: dict[str, Any], tmp_path: Path
+) -> None:
+    path = written(tmp_path / "rank-0.json", [ends, KERNEL, *events], baseTimeNanoseconds=base)
     scratch = tmp_path / "scratch"
     scratch.mkdir(exist_ok=True)
     assert quick_rows(path) == whole_rows(path, scratch)

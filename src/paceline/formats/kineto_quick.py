@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from paceline.errors import FormatError
 from paceline.formats.collective_names import op_of
 from paceline.formats.intervals import Times
-from paceline.formats.kineto_steps import Intervals, Steps, split_steps
+from paceline.formats.kineto_steps import Intervals, Steps, split_steps, steps_by_updates
 from paceline.formats.trace_events import event_pieces
 
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
 _KERNEL = frozenset({"kernel", "Kernel"})
 _TALKS = re.compile(r"^(void )?(nccl|rccl|msccl|hcom_|hccl)", re.IGNORECASE)
-_STEP, _LOADING = "ProfilerStep#", "enumerate(DataLoader)#"
+_STEP, _UPDATE, _LOADING = "ProfilerStep#", "Optimizer.step#", "enumerate(DataLoader)#"
 _LATEST = 9e15
 """Microseconds whose nanoseconds fit 64 bits."""
 
@@ -77,6 +77,7 @@ class _Found:
         self._latest = 0.0
         self._spans: dict[str, list[Intervals]] = {"compute": [], "talk": [], "loading": []}
         self._steps: dict[int, tuple[int, int]] = {}
+        self._updates: list[tuple[str, int]] = []
         self._recorded: list[tuple[int, int]] = []
         self._program: Counter[str] = Counter()
         self._is_talk: dict[str, bool] = {}
@@ -93,13 +94,14 @@ class _Found:
             rows = np.array([at for at in kinds[kind] if end[at] >= start[at]], dtype=np.int64)
             kept.append((start[rows], end[rows]))
         self._add_steps(spans, start, end, kinds["step"])
+        self._updates += [(spans[at].name or "", int(end[at])) for at in kinds["update"] if end[at] >= start[at]]
         whole = np.array([event.cat != "Trace" for event in spans], dtype=np.bool_) & (end >= start)
         if whole.any():
             self._recorded.append((int(start[whole].min()), int(end[whole].max())))
 
     def _kinds(self, spans: list[_Event]) -> dict[str, list[int]]:
         """Places of the spans that count, by what they count as."""
-        kinds: dict[str, list[int]] = {"compute": [], "talk": [], "loading": [], "step": []}
+        kinds: dict[str, list[int]] = {"compute": [], "talk": [], "loading": [], "step": [], "update": []}
         for at, event in enumerate(spans):
             name = event.name or ""
             if event.cat in _DEVICE:
@@ -108,6 +110,8 @@ class _Found:
             if event.cat != "gpu_user_annotation":
                 if name.startswith(_STEP):
                     kinds["step"].append(at)
+                elif name.startswith(_UPDATE):
+                    kinds["update"].append(at)
                 elif name.startswith(_LOADING):
                     kinds["loading"].append(at)
         return kinds
@@ -134,12 +138,17 @@ class _Found:
         compute, talk, loading = (_joined(self._spans[kind]) for kind in ("compute", "talk", "loading"))
         if not len(compute[0]) + len(talk[0]):
             raise Unusual("no work of a device")
-        steps = self._steps or {0: (min(low for low, _ in self._recorded), max(high for _, high in self._recorded))}
         shift = base if _nanoseconds(np.array([self._latest]))[0] < base else 0
-        ordered = sorted((low + shift, high + shift, number) for number, (low, high) in steps.items())
+        ordered = sorted((low + shift, high + shift, number) for number, low, high in self._bounds())
         start, end, step = np.array(ordered, dtype=np.int64).T
         moved = ((starts + shift, ends + shift) for starts, ends in (compute, talk, loading))
         return QuickSteps(split_steps(Steps(step, start, end), *moved), dict(self._program))
+
+    def _bounds(self) -> list[tuple[int, int, int]]:
+        if self._steps:
+            return [(number, low, high) for number, (low, high) in self._steps.items()]
+        begin, end = min(low for low, _ in self._recorded), max(high for _, high in self._recorded)
+        return steps_by_updates(self._updates, begin, end)
 
 
 def _joined(pieces: list[Intervals]) -> Intervals:

@@ -1,5 +1,8 @@
 """Steps of a torch trace, from its ProfilerStep#N annotations, and how each was spent.
 
+Who never calls the profiler's step() has no such annotations; then a step ends where the optimizer's does, which torch
+always records.
+
     computing      union of the device's work except communication
     communication  union of the communication kernels
     overlapped     |computing ∩ communication|
@@ -12,7 +15,9 @@ all clipped to the step. In a trace without a device, operators compute and the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
@@ -25,15 +30,18 @@ _STEPS = """
         SELECT TRY_CAST(substr(name, 14) AS BIGINT) AS step, start, start + duration AS end
         FROM kineto_spans
         WHERE starts_with(name, 'ProfilerStep#') AND cat IS DISTINCT FROM 'gpu_user_annotation'
-    ), recorded AS (
-        SELECT 0 AS step, min(start) AS start, max(start + duration) AS end
-        FROM kineto_spans
-        WHERE cat IS DISTINCT FROM 'Trace'
     )
     SELECT step, min(start) AS start, max("end") AS end FROM annotated WHERE step IS NOT NULL GROUP BY step
-    UNION ALL
-    SELECT step, start, "end" FROM recorded
-    WHERE start IS NOT NULL AND NOT EXISTS (FROM annotated WHERE step IS NOT NULL)
+"""
+
+_RECORDED = """
+    SELECT min(start), max(start + duration) FROM kineto_spans WHERE cat IS DISTINCT FROM 'Trace'
+"""
+
+_UPDATES = """
+    SELECT name, start + duration
+    FROM kineto_spans
+    WHERE starts_with(name, 'Optimizer.step#') AND cat IS DISTINCT FROM 'gpu_user_annotation'
 """
 
 _OPERATORS = """
@@ -52,8 +60,30 @@ _LOADING = """
 
 
 def stage_steps(sink: Sink) -> None:
-    """A table `kineto_steps` (step, start, end); a trace without annotations is one step 0."""
-    sink.connection.execute(_STEPS)
+    """A table `kineto_steps` (step, start, end)."""
+    connection = sink.connection
+    connection.execute(_STEPS)
+    [(begin, end)] = connection.execute(_RECORDED).fetchall()
+    if begin is not None and not connection.execute("FROM kineto_steps LIMIT 1").fetchall():
+        updates = connection.execute(_UPDATES).fetchall()
+        connection.executemany("INSERT INTO kineto_steps VALUES (?, ?, ?)", steps_by_updates(updates, begin, end))
+
+
+def steps_by_updates(updates: Sequence[tuple[str, int]], begin: int, end: int) -> list[tuple[int, int, int]]:
+    """(step, start, end) of a recording from `begin` to `end` in which an optimizer, by name, ended at these times.
+
+    Of several optimizers the one that comes last ends the step. What follows the last update is the device catching up,
+    or, if it is long, a step that was not finished. Without an optimizer the recording is one step.
+
+    >>> steps_by_updates([("G", 3), ("D", 4), ("G", 8), ("D", 10)], 0, 11)
+    [(0, 0, 4), (1, 4, 10)]
+    """
+    last = max(updates, key=lambda update: update[1], default=("", 0))[0]
+    ends = sorted({ended for name, ended in updates if name == last})
+    starts = [begin, *ends]
+    if not ends or end - ends[-1] > median(ended - start for start, ended in zip(starts, ends, strict=False)) / 2:
+        ends.append(end)
+    return [(number, start, ended) for number, (start, ended) in enumerate(zip(starts, ends, strict=False))]
 
 
 def read_steps(sink: Sink) -> None:

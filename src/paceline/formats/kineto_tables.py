@@ -95,7 +95,7 @@ def _stage_device(sink: Sink) -> None:
         SELECT name, start, duration, TRY_CAST(stream AS BIGINT) AS stream, TRY_CAST(device AS BIGINT) AS device,
                CASE WHEN cat ILIKE 'kernel' THEN 'kernel' WHEN cat ILIKE '%memcpy' THEN 'Memcpy' ELSE 'Memset' END
                    AS kind,
-               {TALKS} AS talks
+               coalesce({TALKS}, false) AS talks
         FROM kineto_spans
         WHERE cat IN ('kernel', 'gpu_memcpy', 'gpu_memset', 'Kernel', 'Memcpy', 'Memset')
         """

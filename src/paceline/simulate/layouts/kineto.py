@@ -17,6 +17,8 @@ from paceline.simulate.model import CPU, Kernel
 from paceline.simulate.recording import Recording
 
 BASE = 1_760_000_000_000_000_000  # ns; time stamps count microseconds from here
+_UPDATE_NS = 2_000_000
+"""How long the optimizer takes at the end of a step; its kernels are the step's."""
 COMPUTE_STREAM = 7
 STREAMS = {"tp": 20, "dp": 24, "mp": 28, "next": 32, "previous": 36}
 NCCL = {
@@ -122,6 +124,11 @@ def _step(recording: Recording, index: int, pid: int) -> Iterator[str]:
     yield (
         f'{{"ph":"X","cat":"user_annotation","name":"enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",'
         f'{where},"dur":{(ready - start) / 1000},"args":{{"External id":{index},"Ev Idx":{index}}}}}'
+    )
+    update = max(start, end - _UPDATE_NS)
+    yield (
+        f'{{"ph":"X","cat":"user_annotation","name":"Optimizer.step#Adam.step","pid":{pid},"tid":{pid},'
+        f'"ts":{_micros(update)},"dur":{(end - update) / 1000},"args":{{"External id":{index},"Ev Idx":{index}}}}}'
     )
 
 
