@@ -9,10 +9,11 @@ from pathlib import Path
 
 from paceline.errors import UsageError
 from paceline.storage.localize import localize
+from paceline.storage.location import parse
 from paceline.storage.opening import open_store
 from paceline.storage.report import Report
 from paceline.storage.selection import RULES, Rule
-from paceline.storage.transfer import Options, transfer
+from paceline.storage.transfer import Options, refuse_nesting, transfer
 
 
 class Keep(str, Enum):
@@ -54,8 +55,11 @@ def slim(
 ) -> Slimmed:
     """Copy only what is needed from anywhere to anywhere; `encode` writes the tables as Parquet (zstd) instead."""
     options = replace(options or Options(), rule=keep.rule)
+    refuse_nesting(parse(source), parse(target))
     before = _size(source)
     report = _encoded(source, target, options) if encode else transfer(source, target, options)
+    if not report.present and not report.failures:
+        raise _nothing(source)
     return Slimmed(report, before, report.moved_bytes + report.same_bytes)
 
 
@@ -99,5 +103,9 @@ def _kept(local: Path, links: Path, rule: Rule) -> Path:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(path.absolute())
     if not wanted:
-        raise UsageError(f"{local}: nothing to keep", hint="--keep all keeps everything")
+        raise _nothing(local)
     return links
+
+
+def _nothing(source: str | Path) -> UsageError:
+    return UsageError(f"{source}: nothing to keep", hint="is it a profile? --keep all keeps everything")

@@ -30,7 +30,7 @@ class PacelineParquet:
                 sections = tuple(
                     _section(name, files[f"{name}.parquet"]) for name in TABLES if f"{name}.parquet" in files
                 )
-                yield Part(self.name, None, directory, sections)
+                yield Part(self.name, None, directory, sections, one_clock=True)
 
 
 READER = PacelineParquet()

@@ -84,6 +84,8 @@ class Part:
     """Parts of one rank with the same non-empty job are cycles of one recording and are all used."""
     notes: tuple[str, ...] = ()
     """What the reader noticed while looking: becomes warnings."""
+    one_clock: bool = False
+    """All its ranks' times are on the cluster's clock already."""
 
     @property
     def tables(self) -> frozenset[str]:

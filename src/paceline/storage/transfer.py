@@ -49,7 +49,7 @@ def transfer(source: str | Path, target: str | Path, options: Options | None = N
     """Bring `target` up to date with `source` (a directory's contents, or one file); failures are in the report."""
     options = options or Options()
     start, end = parse(source), parse(target)
-    _refuse_nesting(start, end)
+    refuse_nesting(start, end)
     single = patiently(options.speed.backoff, lambda: open_item(start))
     if single is not None:
         store, item = single
@@ -196,7 +196,8 @@ class _Transfer:
                 self._report.pruned += 1
 
 
-def _refuse_nesting(start: Location, end: Location) -> None:
+def refuse_nesting(start: Location, end: Location) -> None:
+    """A copy inside its source would be part of it the next time."""
     if start.scheme != end.scheme or start.host != end.host or start.port != end.port:
         return
     inner, outer = end.path.rstrip("/") + "/", start.path.rstrip("/") + "/"
