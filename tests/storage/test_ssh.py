@@ -76,6 +76,15 @@ def test_a_dead_host_is_said_in_one_sentence(hosts: list[SshHost], tmp_path: Pat
     assert done.returncode == 1 and "127.0.0.4" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_single_file_is_listed(host: SshHost, tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text("{}")
+    env = {"HOME": os.environ["HOME"]}
+    done = paceline("ls", host.url(tmp_path / "one.json"), env=env)
+    assert done.returncode == 0 and done.stdout.split() == ["2", "one.json"], done.stderr
+    missing = paceline("ls", host.url(tmp_path / "two.json"), env=env)
+    assert missing.returncode == 1 and "no such file" in missing.stderr
+
+
 def test_sessions_killed_on_the_way_are_opened_again(host: SshHost, tmp_path: Path) -> None:
     source = write_tree(tmp_path / "source", large=40, small=200)
     moved = threading.Event()
