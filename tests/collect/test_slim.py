@@ -14,6 +14,7 @@ from paceline.collect import Keep, slim
 from paceline.errors import UsageError
 from paceline.simulate import LAYOUTS as SIMULATED
 from paceline.simulate import ClusterSpec, simulate
+from reading import FIXTURES, needs_fixtures
 from storage.servers import paceline
 from storage.trees import QUICK, content
 
@@ -67,6 +68,16 @@ def test_the_diagnosis_of_every_layout_is_the_same_to_the_last_digit(tmp_path: P
     slim(tmp_path / "raw", tmp_path / "slim", encode=encode, options=QUICK)
     before, after = (_diagnosed(tmp_path / name, tmp_path / f"{name}-store") for name in ("raw", "slim"))
     assert before["findings"] and after == before
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", ["derived_r1.3_layout", "osdi25-straggler", "mindinsight-tests"])
+def test_real_recordings_with_warnings_are_diagnosed_the_same_re_encoded(tmp_path: Path, name: str) -> None:
+    done = slim(FIXTURES / name, tmp_path / "slim", encode=True, options=QUICK)
+    assert done.report.failures == []
+    before, after = _diagnosed(FIXTURES / name, tmp_path / "a"), _diagnosed(tmp_path / "slim", tmp_path / "b")
+    assert before["run"]["warnings"] == after["run"]["warnings"]
+    assert after == before
 
 
 @pytest.mark.parametrize("layout", ["ascend-text", "ascend-db", "mindinsight", "msadvisor", "msprof", "kineto"])

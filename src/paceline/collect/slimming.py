@@ -80,11 +80,11 @@ def _encoded(source: str | Path, target: str | Path, options: Options) -> Report
         local = localize(source, options.rule, progress=options.progress)
         kept = _kept(local, Path(scratch) / "kept", options.rule)
         with Run(kept, store=Path(scratch) / "store") as run:
-            unread = [str(warning) for warning in run.warnings if warning.file]
             export_tables(run, Path(scratch) / "tables", "parquet")
-        if unread:
+            lost = [str(warning) for warning in run.noticed_in_files if warning.lost]
+        if lost:
             raise UsageError(
-                f"{source}: {len(unread)} files could not be read, re-encoding would lose them: {unread[0]}",
+                f"{source}: {len(lost)} files could not be read, re-encoding would lose them: {lost[0]}",
                 hint="slim without --encode keeps them as they are",
             )
         return transfer(Path(scratch) / "tables", target, replace(options, rule=RULES["all"]))

@@ -112,6 +112,11 @@ class Run:
         return list(self._noticed)
 
     @property
+    def noticed_in_files(self) -> list[Warning]:
+        """What readers noticed so far; without what is missing or odd about the run as a whole."""
+        return self._all_warnings()
+
+    @property
     def formats(self) -> list[str]:
         return sorted({entry.part.format for entry in self._chosen})
 
