@@ -54,7 +54,9 @@ def transfer(source: str | Path, target: str | Path, options: Options | None = N
     if single is not None:
         store, item = single
         where, name = _file_target(str(target), end, start.name)
-        only = Options(lambda key: key == item.key, lambda _: name, options.prune, options.speed, options.progress)
+        # What lies beside the file at the target was never part of the source: it is not missing there now.
+        prune = Prune.nothing if options.prune is Prune.target else options.prune
+        only = Options(lambda key: key == item.key, lambda _: name, prune, options.speed, options.progress)
         return transfer_between(store, open_store(where), only, listed=[item])
     if start.scheme == "file" and not Path(start.path).exists():
         raise UsageError(f"{start.path}: no such file or directory")
@@ -65,6 +67,8 @@ def transfer_between(
     source: Store, target: Store, options: Options, *, listed: Sequence[Item] | None = None, lasting: bool = True
 ) -> Report:
     """The same between open stores; they are closed at the end. Unless `lasting`, no later run will ask what was done."""
+    if options.prune is Prune.target and target.local:
+        raise UsageError("--prune removes nothing from this machine", hint="remove old files yourself")
     report = Report(source.url, target.url)
     started = time.monotonic()
     journal = Journal(source.url, target.url)
@@ -185,8 +189,6 @@ class _Transfer:
                 self._report.failures.append(Failure(item.key, f"not pruned: {error}"))
 
     def _free_target(self, wanted: list[Item]) -> None:
-        if self._target.local:
-            raise UsageError("--prune removes nothing from this machine", hint="remove old files yourself")
         if self._report.failures or not wanted:
             return  # an incomplete or empty source is no reason to remove anything
         keep = {self._options.rename(item.key) for item in wanted}
