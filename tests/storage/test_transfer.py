@@ -88,6 +88,19 @@ def test_local_targets_are_never_pruned(tmp_path: Path) -> None:
     assert content(tmp_path / "to") == {"many/0/0.bin": b"ours"}  # said before anything moves
 
 
+@pytest.mark.parametrize("linked", [".", "many"])
+def test_what_is_the_source_under_another_name_is_not_pruned(tmp_path: Path, linked: str) -> None:
+    source = write_tree(tmp_path / "from", small=2)
+    place = tmp_path / "to" if linked == "." else tmp_path / "to" / linked
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(source / linked)
+    before = content(source)
+    report = transfer(source, tmp_path / "to", Options(prune=Prune.source, speed=QUICK.speed))
+    kept = {name: data for name, data in before.items() if linked == "." or name.startswith("many/")}
+    assert {failure.key for failure in report.failures} == set(kept)
+    assert content(source) == kept and report.pruned == len(before) - len(kept)
+
+
 def test_a_source_that_is_not_there_is_an_error_not_an_empty_copy(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file or directory"):
         transfer(tmp_path / "nowhere", tmp_path / "b", QUICK)

@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 from paceline.errors import UsageError
+from paceline.storage.apart import Apart
 from paceline.storage.engine import Engine, Speed
 from paceline.storage.journal import Journal
 from paceline.storage.listing import pages
@@ -178,9 +179,12 @@ class _Transfer:
 
     def _free_source(self) -> None:
         """Each file goes only after a fresh look at both sides found what was verified."""
+        apart = Apart(self._source, self._target)
         for item, target, landed in self._landed.values():
             try:
-                if self._target.stat(target) == landed and self._source.stat(item.key) == item:
+                if not apart(item.key, target):
+                    self._report.failures.append(Failure(item.key, "not pruned: its copy is the file itself"))
+                elif self._target.stat(target) == landed and self._source.stat(item.key) == item:
                     self._source.remove(item.key)
                     self._report.pruned += 1
                 else:
