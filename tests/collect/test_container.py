@@ -55,6 +55,23 @@ def test_nothing_to_copy_and_wrong_arguments_are_errors(rank0: Path, tmp_path: P
         collect_data(str(rank0), str(tmp_path / "o"), data="SOME")
 
 
+def test_it_takes_what_copy_parallel_takes(rank0: Path, tmp_path: Path) -> None:
+    listed = ["summary.log", "profiler/ascend_timeline_display_0.json"]
+    collect_data(rank0, tmp_path / "out", file_list=listed, threads=4, is_processing=False, use_queue=False)
+    assert set(content(tmp_path / "out")) == set(listed)
+    with pytest.raises(UsageError, match="file_list"):
+        collect_data(rank0, tmp_path / "out", file_list=["summary.log", "none.log"])
+
+
+def test_paths_work_and_two_sources_are_refused(rank0: Path, tmp_path: Path) -> None:
+    collect_data(rank0, tmp_path / "out", data="hccl")
+    assert (tmp_path / "out/profiler/step_trace_raw_0_detail_time.csv").exists()
+    with pytest.raises(UsageError, match="differ"):
+        collect_data(src_url=rank0, srt_url=tmp_path, dst_url=tmp_path / "out")
+    with pytest.raises(UsageError, match="not one of"):
+        collect_data(rank0, tmp_path / "out", data=None)  # type: ignore[arg-type]
+
+
 def test_importing_it_loads_no_client_library() -> None:
     code = "import sys, paceline.collect, paceline.storage; print([m for m in sys.modules if m in " \
            "('obstore', 'asyncssh', 'obs', 'duckdb', 'numpy')])"  # fmt: skip

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from collect.clusters import simulated, spread, tables_of, write_accounts
-from paceline.collect.layout import device_pattern, lay_out
+from paceline.collect.layout import as_it_is, device_pattern, lay_out
 from paceline.storage.store import Item
 from storage.faults import Throat
 from storage.servers import PACELINE, SshHost, make_home, paceline
@@ -95,6 +95,44 @@ def test_a_dead_host_is_named_and_retry_completes_it(hosts: list[SshHost], clust
     assert content(out / "cluster_profiler") == content(cluster / "cluster_profiler")
 
 
+def test_containers_of_one_host_are_told_apart_by_their_ports(
+    hosts: list[SshHost], cluster: Path, tmp_path: Path
+) -> None:
+    door = Throat(hosts[0].address, hosts[0].port, 1 << 40)
+    known = Path(os.environ["HOME"]) / ".ssh" / "known_hosts"
+    known.write_text(known.read_text() + hosts[0].known_at(door.port))
+    ports, out = (hosts[0].port, door.port), tmp_path / "out"
+    words = [word for port in ports for word in ("--host", f"root@{hosts[0].address}:{port}")]
+    done = paceline("collect", *words, "--path", hosts[0].summary, "-o", out, env=env())
+    door.close()
+    assert done.returncode == 0, done.stderr
+    mapping = [f"{hosts[0].address}:{port} {number}" for number, port in enumerate(ports, 1)]
+    assert (out / "host_ips_mapping.txt").read_text().splitlines() == mapping
+    table = json.loads((out / "hccl.json").read_text())
+    assert [server["server_id"] for server in table["server_list"]] == [line.split()[0] for line in mapping]
+    assert content(out / "cluster_profiler/1") == content(out / "cluster_profiler/2")
+    twice = paceline("collect", *words[:2], *words[:2], "--path", "/x", "-o", tmp_path / "other", env=env())
+    assert twice.returncode == 2 and "named twice" in twice.stderr
+
+
+def test_a_host_asked_for_alone_later_stays_out_of_another_ones_directory(
+    hosts: list[SshHost], cluster: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    where = ("--path", hosts[0].summary, "-o", out, "--patience", 0.5)
+    first, second = (f"root@{host.address}:{host.port}" for host in hosts[:2])
+    with_a_slip = paceline("collect", "--host", first, "--host", "root@127.0.0.99:1", *where, env=env())
+    assert with_a_slip.returncode == 1 and not (out / "hccl.json").exists()
+    alone = paceline("collect", "--host", second, *where, "--retry", env=env())
+    assert alone.returncode == 0, alone.stderr  # who was not asked for now does not fail now
+    numbers = dict(line.split() for line in (out / "host_ips_mapping.txt").read_text().splitlines())
+    assert set(numbers) == {hosts[0].address, hosts[1].address}
+    for number, host in enumerate(hosts[:2], 1):
+        place = out / "cluster_profiler" / numbers[host.address]
+        assert content(place) == content(cluster / "cluster_profiler" / str(number))
+    assert (out / "hccl.json").read_text().count("server_id") == 2
+
+
 def test_collect_killed_in_the_middle_goes_on(hosts: list[SshHost], cluster: Path, tmp_path: Path) -> None:
     big = hosts[0].files / "device0/data1/profiler/big_0.json"
     big.write_bytes(secrets.token_bytes(24 << 20))
@@ -159,6 +197,33 @@ def test_names_two_devices_share_are_kept_apart() -> None:
         "device1/data/profiler/same.json": "device_1/profiler/same.json",
         "device1/data/profiler/x_1.csv": "profiler/x_1.csv",
     }
+
+
+def test_without_device_directories_the_profilers_go_where_mindinsight_looks() -> None:
+    items = [Item("profiler-2021/a_0.csv", 1), Item("profiler/b_0.csv", 1), Item("profiler_x/b_0.csv", 1),
+             Item("h_1_2026_ascend_pt/profiler_info_0.json", 1)]  # fmt: skip
+    assert as_it_is(items).targets == {
+        "profiler-2021/a_0.csv": "profiler/a_0.csv",
+        "profiler/b_0.csv": "profiler/b_0.csv",
+        "profiler_x/b_0.csv": "profiler_x/b_0.csv",
+        "h_1_2026_ascend_pt/profiler_info_0.json": "h_1_2026_ascend_pt/profiler_info_0.json",
+    }
+
+
+@pytest.mark.parametrize("table", [b"#!/bin/sh", b"\xff\xfe", b'{"server_list": []}'])
+def test_what_is_no_rank_table_is_said_before_anything_is_written(tmp_path: Path, table: bytes) -> None:
+    (tmp_path / "hccl.json").write_bytes(table)
+    accounts = write_accounts(tmp_path / "accounts.json", {"127.0.0.99": {"user": "root"}})
+    done = paceline("collect", tmp_path / "hccl.json", accounts, tmp_path / "out", "/x", "device", "data", env=env())
+    assert done.returncode == 2 and "rank table" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["--key", "--known-hosts"])
+def test_a_missing_key_file_is_said_at_once(tmp_path: Path, option: str) -> None:
+    words = ("collect", "--host", "root@127.0.0.99", "--path", "/x", "-o", tmp_path / "out", option, tmp_path / "none")
+    done = paceline(*words, env=env())
+    assert done.returncode == 2 and "none: no such file" in done.stderr
 
 
 def test_wrong_arguments_are_one_sentence(tmp_path: Path) -> None:

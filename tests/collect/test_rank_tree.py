@@ -35,6 +35,12 @@ def test_missing_ranks_are_named_and_the_rest_is_there(bucket: str, tmp_path: Pa
     assert {path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")} == set("0123")
 
 
+def test_a_name_with_a_slip_is_an_error_not_an_empty_success(bucket: str, tmp_path: Path) -> None:
+    done = paceline("collect", f"obs://{bucket}/profilr", "-o", tmp_path / "out", env=env())
+    assert done.returncode == 2 and "nothing there" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_remote_source_opens_like_a_local_one_and_fetches_only_what_is_read(bucket: str, tmp_path: Path) -> None:
     source = simulated(tmp_path / "job", "ascend-text")
     add_raw_data(next(source.glob("*_ascend_pt")), 3_000_000)

@@ -114,6 +114,38 @@ def test_the_wrong_type_in_a_key_file_is_named_without_its_value(
     assert "access_key" in str(caught.value) and "12345678" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"access_config": {"access_key": "\xff\xfe", "secret_access_key": "sssss"}}', "decode"),
+        (b'{"access_config": {"access_key": "k", "secret_access_key": "sssss", "server": "http://["}}', "no address"),
+        (b'{"access_config": {"access_key": "k", "secret_access_key": "sssss", "server": "h:p"}}', "no address"),
+        (b'{"access_config": {"access_key": "k", "secret_access_key": "sssss", "signature": "v9"}}', "not known"),
+        (b'{"access_key": "k", "secret_access_key": "sssss"}', "no keys for bucket"),
+        (None, "no such file"),
+    ],
+)
+def test_what_is_wrong_with_a_key_file_is_one_sentence_without_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, said: str
+) -> None:
+    place = tmp_path / "access.json"
+    monkeypatch.setenv("PACELINE_ACCESS", str(place))
+    if content is not None:
+        place.write_bytes(content)
+        place.chmod(0o600)
+    with pytest.raises(DeniedError, match=said) as caught:
+        find_access("obs", "bucket")
+    assert "sssss" not in str(caught.value) + str(caught.value.hint)
+
+
+def test_a_key_file_from_windows_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "access.json"
+    monkeypatch.setenv("PACELINE_ACCESS", str(place))
+    place.write_text('{"access_config": {"access_key": "k", "secret_access_key": "s"}}', encoding="utf-8-sig")
+    place.chmod(0o600)
+    assert find_access("obs", "bucket").key.reveal() == "k"
+
+
 @pytest.fixture
 def https(tmp_path: Path, s3: S3Server):  # type: ignore[no-untyped-def]
     """TLS in front of the S3 server, with a certificate nobody trusts yet."""

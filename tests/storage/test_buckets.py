@@ -162,6 +162,24 @@ def test_sync_prunes_nothing_when_the_source_is_empty_or_gone(bucket: str, tmp_p
     assert len(stored(f"s3://{bucket}/run")) == len(ODD_NAMES)
 
 
+@pytest.mark.parametrize("target", ["run/", "run/one"])
+def test_sync_of_one_file_prunes_nothing_beside_it(bucket: str, tmp_path: Path, target: str) -> None:
+    source = write_tree(tmp_path / "source", large=0, small=3)
+    (source / "one").write_text("1")
+    transfer(source, f"s3://{bucket}/run", QUICK)
+    done = paceline("sync", source / "one", f"s3://{bucket}/{target}", "--prune", env=_keys())
+    assert done.returncode == 0 and "pruned" not in done.stdout, done
+    assert set(stored(f"s3://{bucket}/run")) == set(content(source))
+
+
+def test_a_bucket_under_two_names_is_not_pruned(bucket: str, tmp_path: Path) -> None:
+    source = write_tree(tmp_path / "source", large=0)
+    transfer(source, f"s3://{bucket}/run", QUICK)
+    done = paceline("copy", f"s3://{bucket}/run", f"obs://{bucket}/run", "--prune", env=_keys())
+    assert done.returncode == 1 and "its copy is the file itself" in done.stderr
+    assert set(stored(f"s3://{bucket}/run")) == set(content(source))
+
+
 def test_copy_with_prune_frees_the_source_after_verifying(bucket: str, tmp_path: Path) -> None:
     source = write_tree(tmp_path / "source", large=17, small=5)
     before = content(source)

@@ -13,7 +13,7 @@ from paceline.errors import UsageError
 from paceline.storage.location import parse
 from paceline.storage.ssh_connection import Login
 from paceline.storage.store import DeniedError, TransientError
-from paceline.storage.transfer import transfer
+from paceline.storage.transfer import Options, Prune, transfer
 from storage.servers import SshHost, make_home, paceline
 from storage.trees import IMPATIENT, ODD_NAMES, QUICK, content, stored, visible, write_tree
 
@@ -74,6 +74,23 @@ def test_a_dead_host_is_said_in_one_sentence(hosts: list[SshHost], tmp_path: Pat
         transfer(hosts[2].url(tmp_path), tmp_path / "back", IMPATIENT)
     done = paceline("ls", hosts[2].url(tmp_path), "--patience", 0.5, env={"HOME": os.environ["HOME"]})
     assert done.returncode == 1 and "127.0.0.4" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_host_that_is_this_one_is_not_pruned(host: SshHost, tmp_path: Path) -> None:
+    source = write_tree(tmp_path / "source")
+    before = content(source)
+    report = transfer(source, host.url(source), Options(prune=Prune.source, speed=QUICK.speed))
+    assert len(report.failures) == len(before) and report.pruned == 0
+    assert content(source) == before
+
+
+def test_a_single_file_is_listed(host: SshHost, tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text("{}")
+    env = {"HOME": os.environ["HOME"]}
+    done = paceline("ls", host.url(tmp_path / "one.json"), env=env)
+    assert done.returncode == 0 and done.stdout.split() == ["2", "one.json"], done.stderr
+    missing = paceline("ls", host.url(tmp_path / "two.json"), env=env)
+    assert missing.returncode == 1 and "no such file" in missing.stderr
 
 
 def test_sessions_killed_on_the_way_are_opened_again(host: SshHost, tmp_path: Path) -> None:

@@ -81,10 +81,24 @@ def test_a_marker_rewritten_meanwhile_waits_for_the_files_it_now_names(tmp_path:
 
 def test_local_targets_are_never_pruned(tmp_path: Path) -> None:
     source = write_tree(tmp_path / "from")
-    write_tree(tmp_path / "to", small=1)
+    (tmp_path / "to/many/0").mkdir(parents=True)
+    (tmp_path / "to/many/0/0.bin").write_bytes(b"ours")
     with pytest.raises(UsageError, match="removes nothing from this machine"):
         transfer(source, tmp_path / "to", Options(prune=Prune.target, speed=QUICK.speed))
-    assert "many/0/0.bin" in content(tmp_path / "to")
+    assert content(tmp_path / "to") == {"many/0/0.bin": b"ours"}  # said before anything moves
+
+
+@pytest.mark.parametrize("linked", [".", "many"])
+def test_what_is_the_source_under_another_name_is_not_pruned(tmp_path: Path, linked: str) -> None:
+    source = write_tree(tmp_path / "from", small=2)
+    place = tmp_path / "to" if linked == "." else tmp_path / "to" / linked
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(source / linked)
+    before = content(source)
+    report = transfer(source, tmp_path / "to", Options(prune=Prune.source, speed=QUICK.speed))
+    kept = {name: data for name, data in before.items() if linked == "." or name.startswith("many/")}
+    assert {failure.key for failure in report.failures} == set(kept)
+    assert content(source) == kept and report.pruned == len(before) - len(kept)
 
 
 def test_a_source_that_is_not_there_is_an_error_not_an_empty_copy(tmp_path: Path) -> None:

@@ -32,7 +32,9 @@ SAME_NS = 1_000
 
 def operation_timeline(run: Run, chosen: tuple[int, ...] | None = None) -> Timeline | None:
     """The timeline of a run in the study's format; None for all others, and where no step is whole."""
-    if run.formats != [FORMAT]:
+    # Re-encoded, a run still says in which format each rank was recorded.
+    recorded = {row[0] for row in run.table("ranks").project("format").distinct().fetchall()}
+    if run.formats != [FORMAT] and recorded != {FORMAT}:
         return None
     try:
         study = straggler_study(run)

@@ -61,6 +61,8 @@ def collect(
     from paceline.storage.retry import Backoff
     from paceline.storage.secret import Secret
 
+    _need_file(key, "the key to log in with")
+    _need_file(known_hosts, "the hosts' public keys: ssh-keyscan HOST >> FILE, then check their fingerprints")
     hosts = read_accounts(accounts) if accounts else named_hosts(host or [])
     password = Secret(getpass.getpass("password for all hosts: ")) if ask_password else None
     hosts = with_login(hosts, key=key, known_hosts=known_hosts, password=password)
@@ -71,22 +73,28 @@ def collect(
     _from_hosts(request, retry)
 
 
+def _need_file(name: str | None, what: str) -> None:
+    """Said at once: no host would be reached however often it was tried."""
+    if name is not None and not Path(name).expanduser().is_file():
+        raise UsageError(f"{name}: no such file", hint=what)
+
+
 def _from_hosts(request: Request, retry: bool) -> None:
     from paceline.collect.cluster import collect as gather
 
     with progress_bar("collecting") as show:
         state = gather(request, retry=retry, progress=show)
-    for host in request.hosts:
-        result = state.hosts[host.name]
+    for name, result in state.hosts.items():
         if result.done:
-            typer.echo(f"{host.name}: {result.files:,} files, {result.bytes / 1e6:,.1f} MB")
+            typer.echo(f"{name}: {result.files:,} files, {result.bytes / 1e6:,.1f} MB")
         else:
-            typer.echo(f"failed:  {host.name}: {result.reason}", err=True)
+            typer.echo(f"failed:  {name}: {result.reason}", err=True)
     failed = [name for name, result in state.hosts.items() if not result.done]
     if failed:
+        others = "" if len(failed) == len(state.hosts) else "the others are complete; "
         raise PacelineError(
-            f"{len(failed)} of {len(request.hosts)} hosts are incomplete: {', '.join(failed)}",
-            hint="the others are complete; run the same command with --retry",
+            f"{len(failed)} of {len(state.hosts)} hosts are incomplete: {', '.join(failed)}",
+            hint=f"{others}run the same command with --retry",
         )
 
 

@@ -9,7 +9,7 @@ import typer
 
 from paceline.cli.copy import Patience
 from paceline.errors import UsageError
-from paceline.storage.store import Item
+from paceline.storage.store import Item, MissingError
 
 
 def ls(
@@ -27,14 +27,20 @@ def ls(
 
     def look() -> list[Item]:
         store = open_store(where)
+        missing: MissingError | None = None
         try:
             found = list(store.items(shallow=not recursive))
+        except MissingError as error:
+            # A host has no such directory, but may have a file of that name.
+            found, missing = [], error
         finally:
             store.close()
         single = None if found else open_item(where)
         if single:
             single[0].close()
             return [single[1]]
+        if missing:
+            raise missing
         return found
 
     items = patiently(Backoff(patience=patience), look)

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from paceline.errors import UsageError
-from paceline.rank_tables import generate, write
 from paceline.storage.location import Location, parse
 from paceline.storage.secret import Secret
 from paceline.storage.ssh_connection import Login
@@ -24,13 +23,16 @@ _NAME = re.compile(r"[\w.:%\[\]-]{1,255}")
 
 @dataclass(frozen=True)
 class Host:
-    """One machine; `number` is the name its data goes under, so that addresses need not be shown."""
+    """One machine, or one of several containers on it that are told apart by their ports."""
 
     name: str
-    number: int
     user: str | None = None
     port: int | None = None
     login: Login = field(default=Login(), repr=False)
+
+    @property
+    def address(self) -> str:
+        return f"{self.name}:{self.port}" if self.port else self.name
 
     def at(self, path: str) -> Location:
         return Location("ssh", self.name, path if path.startswith("/") else f"/~/{path}", self.user, self.port)
@@ -56,9 +58,9 @@ def read_accounts(path: Path) -> list[Host]:
         raise UsageError(f"{path}: no such file", hint="the account file of the cluster's hosts") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="the account file of the cluster's hosts") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: {error}", hint='expected {"cluster": {"10.0.0.1": {"user": …}}}') from None
-    hosts = [_host(path, name, number, account) for number, (name, account) in enumerate(accounts.cluster.items(), 1)]
+    hosts = [_host(path, name, account) for name, account in accounts.cluster.items()]
     if any(host.login.password for host in hosts) and stat.S_IMODE(path.stat().st_mode) & 0o077:
         _log.warning("%s: others can read these passwords; chmod 600 it, or use keys", path)
     return hosts
@@ -67,9 +69,9 @@ def read_accounts(path: Path) -> list[Host]:
 def named_hosts(names: Sequence[str]) -> list[Host]:
     """user@host:port, one or several, with commas or without."""
     found = []
-    for number, name in enumerate((each for text in names for each in text.split(",") if each.strip()), 1):
+    for name in (each for text in names for each in text.split(",") if each.strip()):
         where = parse(f"ssh://{name.strip()}/")
-        found.append(Host(where.host, number, where.user, where.port))
+        found.append(Host(where.host, where.user, where.port))
     return found
 
 
@@ -90,7 +92,7 @@ def with_login(
     ]
 
 
-def _host(path: Path, name: str, number: int, account: _Account) -> Host:
+def _host(path: Path, name: str, account: _Account) -> Host:
     password = account.passwd or account.pd
     if not _NAME.fullmatch(name):
         raise UsageError(f"{path}: {name!r} is no host", hint="an address or a name, without spaces")
@@ -98,16 +100,4 @@ def _host(path: Path, name: str, number: int, account: _Account) -> Host:
     if port and not (port.isdecimal() and 0 < int(port) < 65_536):
         # Not repeated: a line filled in wrongly may hold the password here.
         raise UsageError(f"{path}: {name}: its port is no port", hint="a number from 1 to 65535")
-    return Host(
-        name, number, account.user or None, int(port) if port else None, Login(Secret(password) if password else None)
-    )
-
-
-def mapping_text(hosts: Sequence[Host]) -> str:
-    """host_ips_mapping.txt: one "<host> <directory>" per line."""
-    return "".join(f"{host.name} {host.number}\n" for host in hosts)
-
-
-def rank_table_text(devices: dict[str, list[int]]) -> str:
-    """A rank table (1.0) for hosts and devices as found, ranks counted through."""
-    return write(generate((name, sorted(numbers)) for name, numbers in devices.items()))
+    return Host(name, account.user or None, int(port) if port else None, Login(Secret(password) if password else None))

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-import os
+import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
-from paceline.collect.accounts import Host, mapping_text, rank_table_text
+from paceline.collect.accounts import Host
 from paceline.collect.layout import as_it_is, device_pattern, lay_out
-from paceline.errors import UsageError
+from paceline.collect.state import (
+    MAPPING,
+    HostState,
+    State,
+    enlist,
+    mapping_text,
+    rank_table_text,
+    read_state,
+    write_state,
+    write_whole,
+)
+from paceline.errors import FormatError, UsageError
+from paceline.rank_tables import read_rank_table
 from paceline.storage.engine import Speed
 from paceline.storage.file import FileStore
 from paceline.storage.report import OnProgress, Progress, Report
@@ -23,25 +35,7 @@ from paceline.storage.ssh import SshStore
 from paceline.storage.store import StorageError
 from paceline.storage.transfer import Options, transfer_between
 
-STATE = ".paceline-collect"
-"""Not .json: MindInsight takes the first .json it finds for the rank table."""
 _HOSTS_AT_A_TIME = 16
-
-
-class HostState(msgspec.Struct, frozen=True):
-    """What is known of one host; no password is ever here."""
-
-    name: str
-    done: bool
-    files: int = 0
-    bytes: int = 0
-    devices: tuple[int, ...] = ()
-    reason: str = ""
-
-
-class State(msgspec.Struct, frozen=True):
-    hosts: dict[str, HostState] = {}
-    schema: str = "paceline.collect/1"
 
 
 @dataclass(frozen=True)
@@ -58,30 +52,31 @@ class Request:
 
 
 def collect(request: Request, *, retry: bool = False, progress: OnProgress | None = None) -> State:
-    """Gather; with `retry` only from hosts that are not complete yet. Failed hosts are in the returned state."""
+    """Gather; with `retry` only from hosts that are not complete yet. Returned is the state of the hosts asked for."""
     if not request.hosts:
         raise UsageError("no hosts to collect from", hint="give an account file, or --host user@address")
+    table = _read_table(request.rank_table) if request.rank_table is not None else None
+    pattern = device_pattern(request.device_regex, request.output)
+    state, named = enlist(read_state(request.target), request.hosts)
+    state = replace(state, own_table=state.own_table and table is None)
     request.target.mkdir(parents=True, exist_ok=True)
-    known = read_state(request.target)
-    _write(request.target / "host_ips_mapping.txt", mapping_text(request.hosts))
-    if request.rank_table is not None:
-        _write(request.target / "hccl.json", _read_table(request.rank_table))
-    wanted = [
-        host for host in request.hosts if not (retry and host.name in known.hosts and known.hosts[host.name].done)
-    ]
-    book = _Book(request.target, known, progress)
+    book = _Book(request.target, state, progress)
+    # Written before anybody is asked: after kill -9 every host still has its own directory.
+    book.write()
+    write_whole(request.target / MAPPING, mapping_text(_members(state, named)))
+    if table is not None:
+        write_whole(request.target / "hccl.json", table)
+    wanted = [name for name in named if not (retry and state.hosts[name].done)]
     with ThreadPoolExecutor(_HOSTS_AT_A_TIME) as pool:
-        list(pool.map(lambda host: book.note(_gather(request, host, book)), wanted))
-    if request.rank_table is None and request.device_regex:
-        _make_table(request, book.state)
-    return book.state
+        list(pool.map(lambda name: book.note(_gather(request, named[name], state.hosts[name], pattern, book)), wanted))
+    if table is None and request.device_regex:
+        book.make_table(_members(book.state, named))
+    return replace(book.state, hosts={name: book.state.hosts[name] for name in named})
 
 
-def read_state(target: Path) -> State:
-    try:
-        return msgspec.json.decode((target / STATE).read_bytes(), type=State)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return State()
+def _members(state: State, named: Mapping[str, Host]) -> dict[str, HostState]:
+    """Hosts of this tree: those asked for now, and those of which something was gathered before."""
+    return {name: host for name, host in state.hosts.items() if name in named or host.files}
 
 
 class _Book:
@@ -93,10 +88,23 @@ class _Book:
         self._moments: dict[str, Progress] = {}
         self._lock = threading.Lock()
 
+    def write(self) -> None:
+        write_state(self._target, self.state)
+
     def note(self, result: HostState) -> None:
         with self._lock:
-            self.state = State({**self.state.hosts, result.name: result})
-            _write(self._target / STATE, msgspec.json.encode(self.state).decode() + "\n")
+            self.state = self.state.with_host(result)
+            self.write()
+
+    def make_table(self, hosts: Mapping[str, HostState]) -> None:
+        """Without a table from the user: ranks counted through hosts and devices, in the order of the hosts."""
+        place = self._target / "hccl.json"
+        # Only when all are there: a table made from half the hosts would give the others' ranks away.
+        if (place.exists() and not self.state.own_table) or not all(host.devices for host in hosts.values()):
+            return
+        self.state = replace(self.state, own_table=True)
+        self.write()
+        write_whole(place, rank_table_text(hosts))
 
     def watch(self, host: str) -> OnProgress:
         def show(now: Progress) -> None:
@@ -112,34 +120,34 @@ class _Book:
         return show
 
 
-def _gather(request: Request, host: Host, book: _Book) -> HostState:
+def _gather(request: Request, host: Host, known: HostState, pattern: re.Pattern[str], book: _Book) -> HostState:
     store = SshStore(host.at(request.path), host.login)
     try:
         items = patiently(request.backoff, lambda: list(store.items()))
-        layout = lay_out(items, device_pattern(request.device_regex, request.output)) if request.device_regex else None
-        layout = layout if layout is not None else as_it_is(items)
+        layout = lay_out(items, pattern) if request.device_regex else as_it_is(items)
         if not layout.targets:
-            return HostState(host.name, False, reason=_nothing(request, len(items)))
+            return replace(known, done=False, reason=_nothing(request, len(items)))
         options = Options(
             rule=layout.targets.__contains__, rename=layout.targets.__getitem__,
-            speed=Speed(4, request.backoff), progress=book.watch(host.name),
+            speed=Speed(4, request.backoff), progress=book.watch(known.name),
         )  # fmt: skip
-        place = FileStore(request.target / "cluster_profiler" / str(host.number))
+        place = FileStore(request.target / "cluster_profiler" / str(known.number))
         report = transfer_between(store, place, options, listed=[item for item in items if item.key in layout.targets])
     except StorageError as error:
         hint = f" ({error.hint})" if error.hint else ""
-        return HostState(host.name, False, reason=redact(f"{error}{hint}"))
+        # What was gathered before is still there.
+        return replace(known, done=False, reason=redact(f"{error}{hint}"))
     finally:
         store.close()
-    return _result(host, report, layout.devices)
+    return _result(known, report, layout.devices)
 
 
-def _result(host: Host, report: Report, devices: tuple[int, ...]) -> HostState:
+def _result(host: HostState, report: Report, devices: tuple[int, ...]) -> HostState:
     files, size = report.moved + report.same, report.moved_bytes + report.same_bytes
+    reason = ""
     if report.failures:
         reason = f"{len(report.failures):,} files failed: {redact(str(report.failures[0]))}"
-        return HostState(host.name, False, files, size, devices, reason)
-    return HostState(host.name, True, files, size, devices)
+    return replace(host, done=not reason, files=files, bytes=size, devices=devices, reason=reason)
 
 
 def _nothing(request: Request, seen: int) -> str:
@@ -148,31 +156,11 @@ def _nothing(request: Request, seen: int) -> str:
 
 
 def _read_table(path: Path) -> str:
+    """As it is, once it is clear that readers will make sense of it."""
     try:
+        read_rank_table(path)
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="the rank table (hccl.json) of the cluster") from error
-
-
-def _make_table(request: Request, state: State) -> None:
-    """Without a table from the user: ranks counted through hosts and devices, in the order of the hosts."""
-    if (request.target / "hccl.json").exists():
-        return
-    devices = {
-        str(host.name): list(state.hosts[host.name].devices)
-        for host in request.hosts
-        if host.name in state.hosts and state.hosts[host.name].devices
-    }
-    # Only when all are there: a table made from half the hosts would give the others' ranks away.
-    if len(devices) == len(request.hosts):
-        _write(request.target / "hccl.json", rank_table_text(devices))
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with partial.open("w", encoding="utf-8") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(partial, path)
+    except FormatError as error:
+        raise UsageError(f"{path}: {error}", hint="the rank table (hccl.json) of the cluster") from error

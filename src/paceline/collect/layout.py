@@ -16,6 +16,8 @@ from paceline.errors import UsageError
 from paceline.storage.selection import for_diagnosis, is_unfinished
 from paceline.storage.store import Item
 
+_PROFILER = re.compile(r"^profiler[^/]*/")
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -62,6 +64,15 @@ def lay_out(items: Iterable[Item], pattern: re.Pattern[str]) -> Layout:
 
 
 def as_it_is(items: Iterable[Item]) -> Layout:
-    """Hosts without device directories: what readers open, under the names it has."""
-    keys = [item.key for item in items if for_diagnosis(item.key) and not is_unfinished(item.key)]
-    return Layout({key: key for key in keys}, ())
+    """Hosts without device directories: what readers open, under the names it has.
+
+    But for profiler*/, which is profiler/ in the cluster tree: the original does so, and MindInsight looks nowhere else.
+    """
+    keys = sorted(item.key for item in items if for_diagnosis(item.key) and not is_unfinished(item.key))
+    targets, taken = {key: key for key in keys}, set(keys)
+    for key in keys:
+        target = _PROFILER.sub("profiler/", key)
+        if target not in taken:
+            targets[key] = target
+            taken.add(target)
+    return Layout(targets, ())

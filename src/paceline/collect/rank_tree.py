@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from paceline.errors import UsageError
 from paceline.storage.engine import Speed
 from paceline.storage.file import FileStore
 from paceline.storage.opening import open_store
@@ -35,6 +36,8 @@ def collect_ranks(
     speed = speed or Speed()
     store = open_store(source)
     items = patiently(speed.backoff, lambda: list(store.items()))
+    if not items:
+        raise UsageError(f"{store.url}: nothing there", hint="paceline ls shows what is; check the name")
     wanted = [item for item in items if for_diagnosis(item.key) and _is_wanted(item.key, ranks)]
     options = Options(rule=for_diagnosis, speed=speed, progress=progress)
     report = transfer_between(store, FileStore(target), options, listed=wanted)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from paceline.errors import UsageError
 from paceline.storage.localize import localize
+from paceline.storage.location import parse
 from paceline.storage.opening import open_store
 from paceline.storage.report import Report
 from paceline.storage.selection import RULES, Rule
-from paceline.storage.transfer import Options, transfer
+from paceline.storage.transfer import Options, refuse_nesting, transfer
 
 
 class Keep(str, Enum):
@@ -54,8 +55,11 @@ def slim(
 ) -> Slimmed:
     """Copy only what is needed from anywhere to anywhere; `encode` writes the tables as Parquet (zstd) instead."""
     options = replace(options or Options(), rule=keep.rule)
+    refuse_nesting(parse(source), parse(target))
     before = _size(source)
     report = _encoded(source, target, options) if encode else transfer(source, target, options)
+    if not report.present and not report.failures:
+        raise _nothing(source)
     return Slimmed(report, before, report.moved_bytes + report.same_bytes)
 
 
@@ -76,11 +80,11 @@ def _encoded(source: str | Path, target: str | Path, options: Options) -> Report
         local = localize(source, options.rule, progress=options.progress)
         kept = _kept(local, Path(scratch) / "kept", options.rule)
         with Run(kept, store=Path(scratch) / "store") as run:
-            unread = [str(warning) for warning in run.warnings if warning.file]
             export_tables(run, Path(scratch) / "tables", "parquet")
-        if unread:
+            lost = [str(warning) for warning in run.noticed_in_files if warning.lost]
+        if lost:
             raise UsageError(
-                f"{source}: {len(unread)} files could not be read, re-encoding would lose them: {unread[0]}",
+                f"{source}: {len(lost)} files could not be read, re-encoding would lose them: {lost[0]}",
                 hint="slim without --encode keeps them as they are",
             )
         return transfer(Path(scratch) / "tables", target, replace(options, rule=RULES["all"]))
@@ -99,5 +103,9 @@ def _kept(local: Path, links: Path, rule: Rule) -> Path:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(path.absolute())
     if not wanted:
-        raise UsageError(f"{local}: nothing to keep", hint="--keep all keeps everything")
+        raise _nothing(local)
     return links
+
+
+def _nothing(source: str | Path) -> UsageError:
+    return UsageError(f"{source}: nothing to keep", hint="is it a profile? --keep all keeps everything")

@@ -9,15 +9,18 @@ from pathlib import Path
 
 import msgspec
 
-from paceline.formats.reader import Part, Section, Sink
+from paceline.formats.reader import Notice, Part, Section, Sink
 from paceline.storage.tree import File, Tree
 from paceline.tables import TABLES
 
 SCHEMA = "paceline.tables/1"
+_LONGEST_MARKER = 64_000_000
+"""Thousands of ranks have something to say each."""
 
 
 class _Marker(msgspec.Struct):
     schema: str
+    warnings: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -26,21 +29,23 @@ class PacelineParquet:
 
     def find(self, tree: Tree) -> Iterator[Part]:
         for directory, files in tree.directories.items():
-            if "paceline.json" in files and _is_ours(files["paceline.json"].path):
+            marker = _marker(files["paceline.json"].path) if "paceline.json" in files else None
+            if marker is not None:
                 sections = tuple(
                     _section(name, files[f"{name}.parquet"]) for name in TABLES if f"{name}.parquet" in files
                 )
-                yield Part(self.name, None, directory, sections)
+                yield Part(self.name, None, directory, sections, notices=marker.warnings, one_clock=True)
 
 
 READER = PacelineParquet()
 
 
-def _is_ours(path: Path) -> bool:
+def _marker(path: Path) -> _Marker | None:
     try:
-        return msgspec.json.decode(path.read_bytes()[:1_000_000], type=_Marker).schema == SCHEMA
-    except msgspec.DecodeError:
-        return False
+        found = msgspec.json.decode(path.read_bytes()[:_LONGEST_MARKER], type=_Marker)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return found if found.schema == SCHEMA else None
 
 
 def _section(name: str, file: File) -> Section:

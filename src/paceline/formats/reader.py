@@ -70,6 +70,16 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """What an earlier reading of these rows noticed, about which file of which rank."""
+
+    rank: int | None
+    file: str | None
+    message: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
 class Part:
     """One recording of one rank (rank None: the rows carry their own ranks, or belong to no rank)."""
 
@@ -84,6 +94,10 @@ class Part:
     """Parts of one rank with the same non-empty job are cycles of one recording and are all used."""
     notes: tuple[str, ...] = ()
     """What the reader noticed while looking: becomes warnings."""
+    notices: tuple[Notice, ...] = ()
+    """What was noticed when the rows were first read: become warnings again."""
+    one_clock: bool = False
+    """All its ranks' times are on the cluster's clock already."""
 
     @property
     def tables(self) -> frozenset[str]:

@@ -40,6 +40,8 @@ class Warning:
     file: str | None
     message: str
     line: int | None = None
+    lost: bool = False
+    """A whole section could not be read: a copy made of the tables would lack it."""
 
     def __str__(self) -> str:
         who = f"rank {self.rank}" if self.rank is not None else ""
@@ -146,7 +148,7 @@ class Batch:
             self._written.remove(written)
         line = error.line if isinstance(error, FormatError) else None
         where = (error.file if isinstance(error, FormatError) else None) or file
-        self.warnings = [Warning(self.rank, self._relative(where), explain(error), line)]
+        self.warnings = [Warning(self.rank, self._relative(where), explain(error), line, lost=True)]
 
     # -- the end of the batch ----------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ def choose(parts: Iterable[Part]) -> tuple[list[Chosen], list[Warning]]:
     for part in parts:
         by_rank[part.rank].append(part)
         warnings += [Warning(part.rank, None, note) for note in part.notes]
+        warnings += [Warning(each.rank, each.file, each.message, each.line) for each in part.notices]
     unranked = by_rank.pop(None, [])
     chosen: list[Chosen] = []
     for rank, candidates in sorted(by_rank.items(), key=lambda item: item[0] or 0):

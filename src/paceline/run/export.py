@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from paceline.errors import PacelineError, UsageError
+from paceline.run.batch import Warning
 from paceline.run.run import TABLE_NAMES, Run
 from paceline.whole import whole_file
 
@@ -53,8 +54,14 @@ def export_tables(run: Run, target: Path, kind: str, *, ranks: str | None = None
             path = str(scratch / f"{name}.{kind}")
             rows.write_parquet(path, compression="zstd") if kind == "parquet" else rows.write_csv(path)
             written[name] = count
-        (scratch / "paceline.json").write_text(json.dumps({"schema": SCHEMA, "tables": written}, indent=2) + "\n")
+        # What readers noticed stands in no table, and still holds for what they read.
+        marker = {"schema": SCHEMA, "tables": written, "warnings": [_noticed(each) for each in run.noticed_in_files]}
+        (scratch / "paceline.json").write_text(json.dumps(marker, indent=2, ensure_ascii=False) + "\n")
     return written
+
+
+def _noticed(warning: Warning) -> dict[str, str | int | None]:
+    return {"rank": warning.rank, "file": warning.file, "message": warning.message, "line": warning.line}
 
 
 @contextmanager

@@ -135,7 +135,7 @@ class Fallen:
 
 def _passed_over(job: Job, reason: str) -> Outcome:
     files = job.section.files
-    warning = StoredWarning(job.rank, files[0].relative if files else None, f"skipped: {reason}")
+    warning = StoredWarning(job.rank, files[0].relative if files else None, f"skipped: {reason}", lost=True)
     return Outcome(
         {job.key: Unit(job.number, job.fingerprint, job.rank, tuple(sorted(job.tables)), (warning,))}, {}, job.size
     )
@@ -265,7 +265,7 @@ def read_batch(batch: list[Job], tree: Tree, data: Path) -> Outcome:
                 if os.environ.get("PACELINE_DEBUG"):
                     raise
                 sink.roll_back(error, _culprit(error, job.section.files))
-            warnings = tuple(StoredWarning(w.rank, w.file, w.message, w.line) for w in sink.warnings)
+            warnings = tuple(StoredWarning(w.rank, w.file, w.message, w.line, w.lost) for w in sink.warnings)
             units[job.key] = Unit(job.number, job.fingerprint, job.rank, tuple(sorted(job.tables)), warnings)
         written = sink.write()
         sink.connection.close()

@@ -112,6 +112,11 @@ class Run:
         return list(self._noticed)
 
     @property
+    def noticed_in_files(self) -> list[Warning]:
+        """What readers noticed so far; without what is missing or odd about the run as a whole."""
+        return self._all_warnings()
+
+    @property
     def formats(self) -> list[str]:
         return sorted({entry.part.format for entry in self._chosen})
 
@@ -187,6 +192,12 @@ class Run:
 
     def _fill_clock(self) -> None:
         self.connection.execute("CREATE OR REPLACE TABLE clock (rank BIGINT, clock_offset BIGINT)")
+        if [entry.part.one_clock for entry in self._chosen if "collectives" in entry.part.tables] == [True]:
+            # Worked out again from what is aligned already, the scatter of its ends would move it once more.
+            self.connection.execute(
+                "INSERT INTO clock SELECT DISTINCT rank, 0 FROM raw.ranks WHERE clock_offset IS NOT NULL"
+            )
+            return
         self.connection.execute("SET search_path = 'raw'")
         try:
             offsets = clock_offsets(self.connection)

@@ -34,9 +34,10 @@ class StoredWarning(msgspec.Struct, frozen=True):
     file: str | None
     message: str
     line: int | None = None
+    lost: bool = False
 
     def thaw(self) -> Warning:
-        return Warning(self.rank, self.file, self.message, self.line)
+        return Warning(self.rank, self.file, self.message, self.line, self.lost)
 
 
 class Unit(msgspec.Struct, frozen=True):

@@ -24,6 +24,8 @@ from paceline.storage.store import DeniedError
 _log = logging.getLogger("paceline")
 _ORIGINAL = Path("obs_access_config.json")
 """Where msadvisor looks for it: the working directory. Usually readable by all, so only warned about."""
+_SIGNATURES = ("v4", "v2", "obs")
+"""Of S3 (obstore), and what Huawei's SDK knows beside it."""
 _CLOUDS = (".myhuaweicloud.com", ".myhuaweicloud.eu", ".amazonaws.com", ".amazonaws.com.cn")
 """Where buckets have host names of their own; elsewhere the bucket is part of the path."""
 
@@ -103,11 +105,19 @@ def find_access(scheme: str, bucket: str) -> Access:
     stored = None if fields else _from_files(bucket)
     found = fields or stored
     if found is None:
+        _refuse_empty(bucket)
         raise DeniedError(
             f"{scheme}://{bucket}: no keys found",
             hint=f"set {' and '.join(_NAMES[scheme][0][:2])}, or write {home_file()} (docs/storage.md, Access)",
         )
     return _access(scheme, found, fields is None, os.environ.get("SSL_CERT_FILE"))
+
+
+def _refuse_empty(bucket: str) -> None:
+    """Who names a file wants to hear about that one."""
+    if named := os.environ.get("PACELINE_ACCESS"):
+        problem = f"no keys for {bucket} in it" if Path(named).is_file() else "no such file"
+        raise DeniedError(f"{named} (PACELINE_ACCESS): {problem}", hint='expected {"access_config": {"access_key": …}}')
 
 
 @dataclass(frozen=True)
@@ -228,10 +238,11 @@ def _check_mode(path: Path, mode: int) -> None:
 
 def _decode(path: Path) -> _File:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_File)
+        # Editors on Windows begin their files with a mark.
+        return msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=_File)
     except OSError as error:
         raise DeniedError(f"{path}: {error.strerror}", hint="it has to be readable for you") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # The decoder names the place, never the value.
         raise DeniedError(f"{path}: {error}", hint='expected {"access_config": {"access_key": …}}') from None
 
@@ -240,7 +251,9 @@ def _decode(path: Path) -> _File:
 def _access(scheme: str, fields: AccessFields, from_file: bool, ca_file: str | None) -> Access:
     region = fields.region_name or "us-east-1"
     endpoint = _endpoint(scheme, fields, region)
-    host = urlsplit(endpoint).hostname or ""
+    host = _host(endpoint)
+    if fields.signature not in ("", *_SIGNATURES):
+        raise DeniedError(f"{scheme}://: the signature asked for is not known", hint=f"known: {', '.join(_SIGNATURES)}")
     path_style = fields.path_style
     if path_style is None:
         path_style = _is_address(host) or not (host.endswith(_CLOUDS) or fields.signature == "obs")
@@ -263,6 +276,17 @@ def _endpoint(scheme: str, fields: AccessFields, region: str) -> str:
         return given if "://" in given else f"https://{given}"
     cloud = f"s3.{region}.amazonaws.com" if scheme == "s3" else f"obs.{region}.myhuaweicloud.com"
     return f"https://{cloud}"
+
+
+def _host(endpoint: str) -> str:
+    try:
+        parts = urlsplit(endpoint)
+        if parts.hostname and parts.scheme in ("http", "https") and parts.port != 0:
+            return parts.hostname
+    except ValueError:
+        pass
+    # Not repeated: a line filled in wrongly may hold a key.
+    raise DeniedError("the endpoint is no address", hint="example: https://obs.cn-north-4.myhuaweicloud.com")
 
 
 def _is_address(host: str) -> bool:

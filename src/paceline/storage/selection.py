@@ -45,12 +45,17 @@ _HCCL = re.compile(
         ascend_timeline_display_\d+\.json | step_trace_raw_\d+_detail_time\.csv | hccl_raw_\d+\.csv
       | (?:ascend|gpu)_cluster_analyse_.*\.csv | profiler_info[^/]*\.json | profiler_metadata\.json
       | communication(?:_matrix|_group)?\.json | step_trace_time\.csv | cluster_[^/]*
-      | hccl_info[^/]*/.*\.trace | hccl_\d+_\d+_\d+\.json | info\.json[^/]*
+      | hccl_info[^/]*/.*\.trace | hccl_\d+_\d+_\d+\.json | info\.json[^/]* | step_trace_[\d_]+\.(?:json|csv)
       | [^/]*hccl[^/]*\.json | [^/]*rank_?table[^/]*\.json | host_ips_mapping\.txt
-      | [^/]*communication_analyzer\.db | paceline\.json | [^/]*\.parquet
+      | (?:[^/]*communication_analyzer|analysis)\.db | msmonitor_[^/]*\.db | paceline\.json | [^/]*\.parquet
+      | [^/]*\.pt\.trace\.json(?:\.gz)?      # torch keeps steps and communication nowhere else
     )""",
     re.VERBOSE,
 )
+_HCCL_OF_MSPROF = re.compile(
+    r"(?!.*_ascend_(?:pt|ms)/)(?:.*/)?(?:mindstudio_profiler_output/msprof_[^/]*\.json|msprof_[^/]*\.db)"
+)
+"""Where msprof ran alone its timeline is the only place of communication; frameworks make files of their own from it."""
 
 
 def is_unfinished(key: str) -> bool:
@@ -72,7 +77,7 @@ def for_diagnosis(key: str) -> bool:
 
 def for_hccl(key: str) -> bool:
     """What tells steps and communication, nothing else."""
-    return for_diagnosis(key) and bool(_HCCL.fullmatch(key))
+    return for_diagnosis(key) and bool(_HCCL.fullmatch(key) or _HCCL_OF_MSPROF.fullmatch(key))
 
 
 _CONTAINER = re.compile(

@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 from paceline.errors import UsageError
+from paceline.storage.apart import Apart
 from paceline.storage.engine import Engine, Speed
 from paceline.storage.journal import Journal
 from paceline.storage.listing import pages
@@ -49,12 +50,14 @@ def transfer(source: str | Path, target: str | Path, options: Options | None = N
     """Bring `target` up to date with `source` (a directory's contents, or one file); failures are in the report."""
     options = options or Options()
     start, end = parse(source), parse(target)
-    _refuse_nesting(start, end)
+    refuse_nesting(start, end)
     single = patiently(options.speed.backoff, lambda: open_item(start))
     if single is not None:
         store, item = single
         where, name = _file_target(str(target), end, start.name)
-        only = Options(lambda key: key == item.key, lambda _: name, options.prune, options.speed, options.progress)
+        # What lies beside the file at the target was never part of the source: it is not missing there now.
+        prune = Prune.nothing if options.prune is Prune.target else options.prune
+        only = Options(lambda key: key == item.key, lambda _: name, prune, options.speed, options.progress)
         return transfer_between(store, open_store(where), only, listed=[item])
     if start.scheme == "file" and not Path(start.path).exists():
         raise UsageError(f"{start.path}: no such file or directory")
@@ -65,6 +68,8 @@ def transfer_between(
     source: Store, target: Store, options: Options, *, listed: Sequence[Item] | None = None, lasting: bool = True
 ) -> Report:
     """The same between open stores; they are closed at the end. Unless `lasting`, no later run will ask what was done."""
+    if options.prune is Prune.target and target.local:
+        raise UsageError("--prune removes nothing from this machine", hint="remove old files yourself")
     report = Report(source.url, target.url)
     started = time.monotonic()
     journal = Journal(source.url, target.url)
@@ -174,9 +179,12 @@ class _Transfer:
 
     def _free_source(self) -> None:
         """Each file goes only after a fresh look at both sides found what was verified."""
+        apart = Apart(self._source, self._target)
         for item, target, landed in self._landed.values():
             try:
-                if self._target.stat(target) == landed and self._source.stat(item.key) == item:
+                if not apart(item.key, target):
+                    self._report.failures.append(Failure(item.key, "not pruned: its copy is the file itself"))
+                elif self._target.stat(target) == landed and self._source.stat(item.key) == item:
                     self._source.remove(item.key)
                     self._report.pruned += 1
                 else:
@@ -185,8 +193,6 @@ class _Transfer:
                 self._report.failures.append(Failure(item.key, f"not pruned: {error}"))
 
     def _free_target(self, wanted: list[Item]) -> None:
-        if self._target.local:
-            raise UsageError("--prune removes nothing from this machine", hint="remove old files yourself")
         if self._report.failures or not wanted:
             return  # an incomplete or empty source is no reason to remove anything
         keep = {self._options.rename(item.key) for item in wanted}
@@ -196,7 +202,8 @@ class _Transfer:
                 self._report.pruned += 1
 
 
-def _refuse_nesting(start: Location, end: Location) -> None:
+def refuse_nesting(start: Location, end: Location) -> None:
+    """A copy inside its source would be part of it the next time."""
     if start.scheme != end.scheme or start.host != end.host or start.port != end.port:
         return
     inner, outer = end.path.rstrip("/") + "/", start.path.rstrip("/") + "/"
