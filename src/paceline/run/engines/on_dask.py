@@ -23,7 +23,6 @@ class OnDask:
     def __init__(self, address: str) -> None:
         try:
             from distributed import Client
-            from distributed import TimeoutError as TooLate  # in Python 3.10 not the built-in one
         except ImportError as error:
             raise UsageError("Dask is not installed", hint="pip install 'paceline[dask]'") from error
         self._address = address
@@ -34,7 +33,7 @@ class OnDask:
         try:
             # Workers that died with somebody's last task are back within seconds.
             self._client.wait_for_workers(1, timeout=WORKERS_WITHIN)
-        except TooLate as error:
+        except TimeoutError as error:
             self._client.close()
             raise PacelineError(
                 f"dask://{address}: the scheduler has no workers", hint=f"start some: dask worker tcp://{address}"
