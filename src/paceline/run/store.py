@@ -206,7 +206,7 @@ class Store:
 def open_store_at(where: str | Path) -> Store:
     """A store at a path, or at a URL with its copy in the cache."""
     if not is_remote(where):
-        return Store(Path(where))
+        return Store(Path(where).absolute())
     url = parse(where).url
     return Store(cache_root() / "stores" / cache_name(url), url)
 
