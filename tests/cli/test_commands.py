@@ -80,6 +80,51 @@ def test_sql_answers_and_explains_errors(source: Path, tmp_path: Path) -> None:
     assert "the query fails" in wrong.stderr and "Traceback" not in wrong.stderr
 
 
+def test_sql_only_asks(source: Path, tmp_path: Path) -> None:
+    """It writes no file, opens none but the store's, loads no code, and stops at nothing with a traceback."""
+    secret, written = tmp_path / "secret.csv", tmp_path / "written"
+    secret.write_text("a,b\n1,2\n")
+    refused = {
+        f"copy steps to '{written}'": "COPY is not a question",
+        f"copy (pivot steps on step using sum(free)) to '{written}'": "MULTI is not a question",
+        f"explain analyze copy (select 1) to '{written}'": "EXPLAIN is not a question",
+        f"select 1; copy (select 1) to '{written}'": "one statement",
+        f"attach '{written}'": "ATTACH is not a question",
+        f"export database '{written}'": "EXPORT is not a question",
+        "install httpfs": "LOAD is not a question",
+        "set enable_external_access = true": "SET is not a question",
+        f"select * from '{secret}'": "the query fails",
+        f"select * from read_csv('{secret}')": "no other files",
+        "select * from glob('/etc/*')": "no other files",
+        "select * from read_csv('http://127.0.0.1:9/a.csv')": "no other files",
+        "select cast(format as int) from ranks": "the query fails: Conversion Error",
+    }
+    for query, reason in refused.items():
+        answer = paceline("sql", source, query, cache=tmp_path)
+        assert answer.returncode == 2, query
+        assert reason in answer.stderr, (query, answer.stderr)
+        assert "Traceback" not in answer.stderr
+        assert not written.exists(), query
+
+
+def test_sql_answers_all_kinds_of_questions(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for query in (
+        "from steps",
+        "pivot steps on step using sum(free) group by rank",
+        "describe steps",
+        "summarize ranks",
+        "show tables",
+        "explain analyze select * from steps",
+    ):
+        answer = paceline("sql", source, query, "-f", "csv", "--store", tmp_path / "link/store", cache=tmp_path)
+        assert answer.returncode == 0, (query, answer.stderr)
+    target = tmp_path / "out" / "steps.parquet"
+    paceline("sql", source, "from steps", "-f", "parquet", "-o", target, cache=tmp_path)
+    assert duckdb.sql(f"SELECT count(*) > 0 FROM '{target}'").fetchall() == [(True,)]
+
+
 def test_export_parquet_opens_again_with_the_same_tables(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "exported"
     assert paceline("export", source, "--to", "parquet", "-o", target, cache=tmp_path).returncode == 0

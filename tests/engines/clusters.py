@@ -16,6 +16,8 @@ from pathlib import Path
 
 from distributed import Client
 
+import paceline
+
 BIN = Path(sys.executable).parent
 TESTS = Path(__file__).parents[1]
 
@@ -89,7 +91,9 @@ class _Program:
 def _running(directory: Path, env: Mapping[str, str]) -> Iterator[Callable[..., _Program]]:
     """Gives a function that starts programs in sessions of their own; all of them end with everything they started."""
     processes: list[subprocess.Popen[bytes]] = []
-    whole = {**os.environ, **env, "PYTHONPATH": f"{TESTS / 'engines'}:{TESTS}"}
+    # Workers find what the tests give them, and the same Paceline as the tests.
+    paths = [TESTS / "engines", TESTS, Path(paceline.__file__).parents[1]]
+    whole = {**os.environ, **env, "PYTHONPATH": os.pathsep.join(map(str, paths))}
 
     def start(*command: str) -> _Program:
         path = directory / f"{len(processes)}.log"

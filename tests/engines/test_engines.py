@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,12 @@ from pathlib import Path
 import pytest
 
 import paceline
-from engines.clusters import ray_cluster
+from engines.clusters import dask_cluster, ray_cluster
 from engines.deadly import double, read_nothing_and_die
 from paceline.errors import PacelineError, UsageError
 from paceline.run import index
-from paceline.run.engines import Engine, Lost, engine_for
+from paceline.run.engines import Engine, Lost, engine_for, far, on_dask
+from paceline.run.engines.far import run_checked
 from paceline.run.engines.processes import Processes
 from paceline.run.index import Reading
 from paceline.run.places import Source, Target
@@ -166,11 +168,9 @@ def test_progress_counts_ranks(tmp_path: Path, small_batches: None) -> None:
     assert seen[-1].done == seen[-1].total
 
 
-def test_unknown_engines_and_dead_schedulers_are_said() -> None:
+def test_unknown_engines_are_said() -> None:
     with pytest.raises(UsageError, match="no such engine"):
         engine_for("spark://here:1")
-    with pytest.raises(PacelineError, match="no scheduler answers"):
-        engine_for("dask://127.0.0.1:9")
 
 
 def test_workers_that_do_not_see_the_store_say_so(tmp_path: Path) -> None:
@@ -178,3 +178,56 @@ def test_workers_that_do_not_see_the_store_say_so(tmp_path: Path) -> None:
         Target(tmp_path, token=".absent").staging(tmp_path)
     with pytest.raises(PacelineError, match="not on worker"):
         Source(tmp_path / "absent").fetched(tmp_path)
+
+
+def test_engines_that_cannot_be_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In seconds: left alone, Dask's client waits for ever for something that is not Dask, Ray's half a minute."""
+    monkeypatch.setattr(on_dask, "CONNECTED_WITHIN", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(PacelineError, match="no Dask scheduler"):
+        engine_for(f"dask://127.0.0.1:{silent.getsockname()[1]}")
+    for scheme in ("dask", "ray"):
+        with pytest.raises(PacelineError, match="nobody answers"):
+            engine_for(f"{scheme}://127.0.0.1:9")
+        for where in ("127.0.0.1", "127.0.0.1:abc", ":8786"):
+            with pytest.raises(UsageError, match="no host and port"):
+                engine_for(f"{scheme}://{where}")
+
+
+def test_workers_of_another_version_are_refused(dask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PacelineError, match=r"Paceline 0\.0\.1 \(tables 1\).*cannot work together"):
+        run_checked(double, ("0.0.1", 1), 1)
+    monkeypatch.setattr(far, "OURS", ("99.0", 1))
+    with pytest.raises(PacelineError, match=r"and 99\.0 \(tables 1\) cannot work together"):
+        engine_for(dask)
+
+
+def test_workers_without_paceline_are_told_of(dask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_checked, "__module__", "paceline.gone")
+    with pytest.raises(PacelineError, match=r"cannot run Paceline \(No module named 'paceline\.gone'\)") as told:
+        engine_for(dask)
+    assert "install paceline" in str(told.value.hint)
+
+
+def test_tasks_do_not_wait_for_workers_that_never_come(
+    tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import Client
+
+    monkeypatch.setattr(on_dask, "WORKERS_WITHIN", 1)
+    with dask_cluster(tmp_path, s3.environment()) as address:
+        engine = engine_for(address)
+        with Client(address.replace("dask:", "tcp:"), set_as_default=False) as client:
+            client.retire_workers()
+        with pytest.raises(PacelineError, match="the scheduler has no workers"):
+            list(engine.run(double, [1, 2]))
+        engine.close()
+
+
+def test_workers_find_what_the_user_named_from_another_directory(
+    dask: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate(tmp_path / "run", ClusterSpec(hosts=1, devices=2, dp=2, tp=1, pp=1, steps=1, layers=1), [], "ascend-text")
+    monkeypatch.chdir(tmp_path)
+    with paceline.open("run", store="store", engine=dask) as run:
+        assert run.source == "run"
+        assert run.rows("steps") == 2

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 _AUTHORIZATION = re.compile(
@@ -27,8 +27,8 @@ def refusal(
     names = found["headers"].split(";")
     if not set(names) >= _MUST_BE_SIGNED or names != sorted(names):
         return "headers that have to be signed are not"
-    sent = datetime.strptime(headers["x-sdk-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
-    if abs(datetime.now(timezone.utc) - sent) > timedelta(minutes=15):
+    sent = datetime.strptime(headers["x-sdk-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    if abs(datetime.now(UTC) - sent) > timedelta(minutes=15):
         return "the request has expired"
     if signature(method, target, headers, body, names, keys[found["key"]]) != found["signature"]:
         return "signature mismatch"

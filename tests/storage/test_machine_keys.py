@@ -6,7 +6,7 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ class Metadata:
 
     def keys(self) -> bytes:
         self.given += 1
-        ends = datetime.now(timezone.utc) + timedelta(minutes=self.minutes)
+        ends = datetime.now(UTC) + timedelta(minutes=self.minutes)
         keys = {"access": f"AK-{self.given}", "secret": f"machine-secret-{self.given}",
                 "securitytoken": f"machine-token-{self.given}", "expires_at": ends.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}  # fmt: skip
         return json.dumps({"credential": keys}).encode()

@@ -6,7 +6,6 @@ An entry is a TOML file (`knowledge/<id>.toml` here, or a user's own): data that
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,12 +13,9 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from paceline.errors import FormatError, UsageError
+import tomllib
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from paceline.errors import FormatError, UsageError
 
 IDS: tuple[str, ...] = (
     "slow-rank", "slow-host", "slow-link", "small-packets", "bandwidth-contention", "comm-exposed", "load-imbalance",

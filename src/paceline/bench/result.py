@@ -13,7 +13,7 @@ All times are ISO 8601 with their zone.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -202,7 +202,7 @@ def train_result_info(result: Result) -> dict[str, str | float | None]:
         if name in ("accuracy", "throughput_ratio") and value is not None:
             value = str(value)
         elif name.endswith("_time") and value is not None:
-            value = datetime.fromisoformat(value).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+            value = datetime.fromisoformat(value).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
         info[name] = value
     return info
 
@@ -258,4 +258,4 @@ def moment(seconds: float | None) -> str | None:
     """
     if seconds is None:
         return None
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

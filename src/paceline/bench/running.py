@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -114,7 +114,7 @@ def new_id(name: str, at: float) -> str:
     '19700101T000000Z-my_model'
     """
     safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:60].lstrip(".")
-    return f"{datetime.fromtimestamp(at, timezone.utc):%Y%m%dT%H%M%SZ}-{safe}-{secrets.token_hex(3)}"
+    return f"{datetime.fromtimestamp(at, UTC):%Y%m%dT%H%M%SZ}-{safe}-{secrets.token_hex(3)}"
 
 
 def _measure(plan: Plan, size: int, directory: Path, listeners: Listeners, warnings: list[str]) -> Measurement:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, replace
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +32,7 @@ checkpoint = typer.Typer(
 checkpoint.command("resume-point")(resume_point)
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     ckpt = "ckpt"
     safetensors = "safetensors"
     mindformers = "mindformers"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from paceline.run.cluster_export import export_cluster_analysis, unplaced_links
 from paceline.run.export import export_chrome_trace, export_tables
 
 
-class Target(str, Enum):
+class Target(StrEnum):
     chrome_trace = "chrome-trace"
     parquet = "parquet"
     csv = "csv"

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,13 +28,13 @@ job = typer.Typer(
 )
 
 
-class Place(str, Enum):
+class Place(StrEnum):
     local = "local"
     slurm = "slurm"
     modelarts = "modelarts"
 
 
-class Fetch(str, Enum):
+class Fetch(StrEnum):
     """What comes home at the end."""
 
     results = "results"
@@ -42,7 +42,7 @@ class Fetch(str, Enum):
     none = "none"
 
 
-class Version(str, Enum):
+class Version(StrEnum):
     V1 = "V1"
     V2 = "V2"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption
 from paceline.run.run import TABLE_NAMES
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     pretty = "pretty"
     csv = "csv"
     json = "json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -13,7 +13,7 @@ from paceline.cli.moving import as_dict, progress_bar, summary, tell
 from paceline.collect.slimming import Keep
 
 
-class Encoding(str, Enum):
+class Encoding(StrEnum):
     parquet = "parquet"
 
 

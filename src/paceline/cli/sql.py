@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import duckdb
 import typer
 
 from paceline.cli.rows import Rows, write_rows
 from paceline.cli.show import Format
 from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened, say_warnings
+from paceline.run.read_only import failing
 
 
 def sql(
@@ -22,10 +24,14 @@ def sql(
     workers: WorkersOption = None,
     engine: EngineOption = None,
 ) -> None:
-    """Ask the tables anything; times are ns, sizes bytes.
+    """Ask the tables anything; times are ns, sizes bytes. Nothing but the tables is read, and nothing is written.
 
     Example:  paceline sql runs/llama-16 "select rank, median(duration)/1e6 as ms from steps group by rank order by ms"
     """
     with opened(source, store, workers, engine) as run:
-        write_rows(Rows(run.connection, run.sql(query)), format=format.value, output=output, limit=limit)
+        rows = run.ask(query, writing_below=output.parent if output else None)
+        try:
+            write_rows(Rows(run.connection, rows), format=format.value, output=output, limit=limit)
+        except duckdb.Error as error:  # found only among the rows: a text that is no number, too much for the memory
+            raise failing(error) from error
         say_warnings(run)

@@ -15,7 +15,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -178,7 +178,7 @@ def _newest(files: _Found) -> str:
     """When the last file was written, where nothing better tells when a rank was recorded."""
     all_of = [*files.files.values(), *(file for file, _ in files.analyse.values()), *files.traces[:1]]
     newest = max(file.mtime_ns for file in all_of)
-    return datetime.fromtimestamp(newest / 1e9, tz=timezone.utc).strftime("%Y%m%d%H%M%S")
+    return datetime.fromtimestamp(newest / 1e9, tz=UTC).strftime("%Y%m%d%H%M%S")
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from paceline.storage.report import OnProgress
 from paceline.storage.selection import Rule, everything
 
 
-class Phase(str, Enum):
+class Phase(StrEnum):
     """Where a job is; every backend's own words are translated to these."""
 
     pending = "pending"

@@ -8,7 +8,7 @@ import html
 import json
 import math
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -97,7 +97,7 @@ def document(report: ReportData, language: str) -> dict[str, object]:
     return {
         "schema": "paceline.report/1",
         "version": version("paceline"),
-        "written": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "language": language if language in LANGUAGES else "en",
         "source": report.source,
         "formats": list(report.formats),

@@ -9,6 +9,7 @@ again as reading them.
 from __future__ import annotations
 
 import os
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import FormatError, PacelineError
 from paceline.formats.reader import Values
+from paceline.run.file_names import file_name
 from paceline.storage.tree import Tree
 from paceline.tables import TABLES, Table
 
@@ -74,6 +76,8 @@ class Batch:
     connection: duckdb.DuckDBPyConnection
     directory: Path
     """Where its Parquet files go."""
+    content: str
+    """Eight digits that stand for what is read, in the files' names."""
     unit: int = 0
     rank: int | None = None
     wanted: frozenset[str] = frozenset(TABLES)
@@ -161,9 +165,9 @@ class Batch:
 
     def _copy(self, table: str, select: str, parameters: Sequence[object] = (), *, unit: int | None = None) -> int:
         """Written beside and renamed; no rows, no file."""
-        # The same in every run, so that rows come in the same order, and sums of fractions are equal to the last bit.
-        name = f"{table}-{self._first:08d}-{len(self._written):05d}.parquet"
-        temporary = self.directory / f".{name}.tmp"
+        name = file_name(table, first=self._first, place=len(self._written), content=self.content)
+        # Of its own: a cluster may give a batch to a second worker while the first, thought dead, still writes.
+        temporary = self.directory / f".{name}.{uuid.uuid4().hex}.tmp"
         try:
             rows = self._affected(
                 f"COPY ({select}) TO '{_literal(temporary)}' (FORMAT parquet, COMPRESSION zstd)", parameters
@@ -213,11 +217,11 @@ class Batch:
         return str(file.relative_to(self.root)) if file.is_relative_to(self.root) else str(file)
 
 
-def new_batch(tree: Tree, directory: Path, scratch: Path, *, threads: int | None = None) -> Batch:
+def new_batch(tree: Tree, directory: Path, scratch: Path, *, content: str, threads: int | None = None) -> Batch:
     settings: dict[str, str | int | bool] = {"preserve_insertion_order": False}
     if threads:
         settings["threads"] = threads
-    return Batch(tree.root, connected(spill=scratch, **settings), directory)
+    return Batch(tree.root, connected(spill=scratch, **settings), directory, content)
 
 
 def connected(*, spill: Path, **settings: str | int | bool) -> duckdb.DuckDBPyConnection:

@@ -20,7 +20,7 @@ from paceline.run.engines import Engine, Lost
 from paceline.run.engines.processes import Processes
 from paceline.run.places import Source, Target
 from paceline.run.rooted import freeze, thaw
-from paceline.run.store import DataFile, Store, StoredWarning, Unit
+from paceline.run.store import READ_VERSION, DataFile, Store, StoredWarning, Unit
 from paceline.storage.tree import File, Tree
 
 BATCH_BYTES = 192 << 20
@@ -89,6 +89,8 @@ def fill(
     progress: Progress | None = None,
 ) -> None:
     """Read what is needed for these tables and not in the store yet; forget what is no longer in the source."""
+    if not _missing(store, chosen) and not any(True for _ in _unread(store, chosen, tables)):
+        return  # nothing to write: a store that only others may write to serves as well
     with store.writing():
         gone = _forget_missing(store, chosen)
         jobs = {job.key: job for job in _jobs(store, chosen, tables)}
@@ -172,26 +174,34 @@ def _fingerprint(entry: Chosen, section: Section) -> str:
     return digest.hexdigest()[:32]
 
 
+def _missing(store: Store, chosen: list[Chosen]) -> set[str]:
+    return set(store.manifest.units) - {_key(entry, section) for entry in chosen for section in entry.part.sections}
+
+
 def _forget_missing(store: Store, chosen: list[Chosen]) -> bool:
-    present = {_key(entry, section) for entry in chosen for section in entry.part.sections}
-    missing = set(store.manifest.units) - present
+    missing = _missing(store, chosen)
     for key in missing:
         del store.manifest.units[key]
     return bool(missing)
 
 
 def _jobs(store: Store, chosen: list[Chosen], tables: frozenset[str]) -> Iterator[Job]:
+    for entry, section, fingerprint in _unread(store, chosen, tables):
+        number = store.manifest.next_number
+        store.manifest.next_number += 1
+        yield Job(_key(entry, section), number, fingerprint, entry.part.rank, section.tables & entry.tables, section)
+
+
+def _unread(store: Store, chosen: list[Chosen], tables: frozenset[str]) -> Iterator[tuple[Chosen, Section, str]]:
+    """Sections these tables need, each with its fingerprint, that are not in the store as they are now."""
     for entry in chosen:
         for section in entry.part.sections:
-            supplied = section.tables & entry.tables
-            if not supplied & tables:
+            if not section.tables & entry.tables & tables:
                 continue
-            key, fingerprint = _key(entry, section), _fingerprint(entry, section)
-            known = store.manifest.units.get(key)
+            fingerprint = _fingerprint(entry, section)
+            known = store.manifest.units.get(_key(entry, section))
             if known is None or known.fingerprint != fingerprint:
-                number = store.manifest.next_number
-                store.manifest.next_number += 1
-                yield Job(key, number, fingerprint, entry.part.rank, supplied, section)
+                yield entry, section, fingerprint
 
 
 def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
@@ -240,6 +250,11 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
+def _content(batch: list[Job]) -> str:
+    read = [(job.key, job.number, job.fingerprint, sorted(job.tables)) for job in batch]
+    return hashlib.sha256(repr((READ_VERSION, read)).encode()).hexdigest()[:8]
+
+
 def _culprit(error: Exception, files: Sequence[File]) -> Path | None:
     """Which file of a section failed, if anything tells."""
     named = files[0].path if len(files) == 1 else getattr(error, "filename", None)
@@ -253,7 +268,7 @@ def read_batch(batch: list[Job], tree: Tree, data: Path) -> Outcome:
     """
     units = {}
     with tempfile.TemporaryDirectory(prefix="paceline-") as scratch, _no_garbage_collection():
-        sink = new_batch(tree, data, Path(scratch), threads=None if len(batch) == 1 else 1)
+        sink = new_batch(tree, data, Path(scratch), content=_content(batch), threads=None if len(batch) == 1 else 1)
         for job in batch:
             sink.begin(unit=job.number, rank=job.rank, wanted=job.tables, size=job.size)
             try:

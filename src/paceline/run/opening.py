@@ -23,4 +23,7 @@ def open_run(
         seen = glance(called, readers)
         return Run(seen[1].root, store=store, engine=readers, progress=progress, called=called, seen=seen)
     path = localize(source, progress=(lambda now: progress(Reading(now.bytes, now.bytes_total))) if progress else None)
+    if readers.far:
+        # Workers stand in other directories than the user.
+        path, called = path.absolute(), called or str(source)
     return Run(path, store=store, engine=readers, progress=progress, called=called)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,21 +80,57 @@ class Target:
         transfer_between(open_store(scratch), open_store(self.url), Options(), lasting=False).raise_failures()
 
 
-def bring_home(url: str, directory: Path) -> None:
-    """What lies below a URL, in a directory of ours; a URL with nothing there is a store not made yet."""
+def bring_home(url: str, directory: Path, names: Container[str]) -> frozenset[str]:
+    """Those of these files that lie below a URL, in a directory of ours; returns the names of all that lie there."""
     from paceline.storage.opening import open_store
     from paceline.storage.transfer import Options, transfer_between
 
     with closing(open_store(url)) as store:
         items = list(store.items())
-    if items:
-        transfer_between(open_store(url), open_store(directory), Options(), listed=items).raise_failures()
+    wanted = [item for item in items if item.key in names]
+    if wanted:
+        transfer_between(open_store(url), open_store(directory), Options(), listed=wanted).raise_failures()
+    return frozenset(item.key for item in items)
 
 
-def send(file: Path, url: str) -> None:
-    from paceline.storage.transfer import transfer
+def bring_file(url: str, name: str, directory: Path) -> bool:
+    """One file that lies below a URL, in a directory of ours; False when it is not there."""
+    from paceline.storage.opening import open_store
+    from paceline.storage.transfer import Options, transfer_between
 
-    transfer(file, url).raise_failures()
+    with closing(open_store(url)) as store:
+        item = store.stat(name)
+    if item is not None:
+        transfer_between(open_store(url), open_store(directory), Options(), listed=[item]).raise_failures()
+    return item is not None
+
+
+def send(content: bytes, url: str, name: str) -> None:
+    """A small file to a URL: verified, visible in one step."""
+    from paceline.storage.opening import open_store
+    from paceline.storage.retry import Backoff, patiently
+
+    with closing(open_store(url)) as store:
+        patiently(
+            Backoff(), lambda: store.write(name, content, hashlib.md5(content, usedforsecurity=False).hexdigest())
+        )
+
+
+def holds(url: str, name: str, content: bytes) -> bool:
+    """Whether a file there is exactly this."""
+    from paceline.storage.opening import open_store
+
+    with closing(open_store(url)) as store:
+        item = store.stat(name)
+        return item is not None and item.size == len(content) and bytes(store.read(item, 0, item.size)) == content
+
+
+def remove_all(url: str, names: Iterable[str]) -> None:
+    from paceline.storage.opening import open_store
+
+    with closing(open_store(url)) as store:
+        for name in names:
+            store.remove(name)
 
 
 def _above(key: str) -> Iterable[str]:

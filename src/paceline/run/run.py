@@ -24,6 +24,7 @@ from paceline.run.engines.processes import Processes
 from paceline.run.groups import infer_groups
 from paceline.run.index import Progress, fill
 from paceline.run.places import Source
+from paceline.run.read_only import check_reads_only, failing, seal
 from paceline.run.store import open_store_at, store_directory
 from paceline.run.worked_out import WorkedOut
 from paceline.storage.tree import Tree, walk
@@ -80,14 +81,22 @@ class Run:
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Any SELECT over the tables; only those it names are read."""
+        check_reads_only(query)
         self.load(self._named_in(query))
         try:
-            relation = self.connection.sql(query)
+            return self.connection.sql(query)
         except duckdb.Error as error:
-            raise UsageError(f"the query fails: {error}") from error
-        if relation is None:
-            raise UsageError("the query returns nothing; give a SELECT")
-        return relation
+            raise failing(error) from error
+
+    def ask(self, query: str, *, writing_below: Path | None = None) -> duckdb.DuckDBPyRelation:
+        """As `sql`, for a query of whoever: it sees no files but the store's, and afterwards no other table can be read.
+
+        Its rows may be written to a file in the directory `writing_below`.
+        """
+        check_reads_only(query)
+        self.load(["ranks", *self._named_in(query)])
+        seal(self.connection, [self._store.data, *([writing_below] if writing_below else [])])
+        return self.sql(query)
 
     def load(self, names: Iterable[str]) -> None:
         """Read these tables now, together."""

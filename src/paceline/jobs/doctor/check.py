@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
 
-class Verdict(str, Enum):
+class Verdict(StrEnum):
     good = "good"
     warning = "warning"
     bad = "bad"

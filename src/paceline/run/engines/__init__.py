@@ -44,7 +44,7 @@ def engine_for(address: str | None, *, workers: int = 1) -> Engine:
     if scheme == "dask" and where:
         from paceline.run.engines.on_dask import OnDask
 
-        return OnDask(where)
+        return OnDask(address)
     if scheme == "ray" and where:
         from paceline.run.engines.on_ray import OnRay
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from paceline.errors import PacelineError, UsageError
 from paceline.run.engines import Lost
+from paceline.run.engines.far import OURS, cannot_run, check_answers, run_checked
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 TRIES = 3
+_NOT_INSTALLED = re.compile(r"failed to import|No module named 'paceline|Can't get attribute")
 
 
 class OnRay:
@@ -27,6 +31,7 @@ class OnRay:
         except ImportError as error:
             raise UsageError("Ray is not installed", hint="pip install 'paceline[ray]'") from error
         self._address = address
+        check_answers(address)
         self._client = self._connected()
 
     def _connected(self) -> Any:
@@ -34,7 +39,11 @@ class OnRay:
 
         for attempt in range(TRIES):
             try:
-                return ray.init(self._address, namespace="paceline", logging_level=logging.ERROR, allow_multiple=True)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # it says at length what our error says in a line
+                    return ray.init(
+                        self._address, namespace="paceline", logging_level=logging.ERROR, allow_multiple=True
+                    )
             except (ConnectionError, RuntimeError, TimeoutError) as error:
                 # The head forks a server for every client, and now and then that one is born dead; the next is not.
                 if attempt == TRIES - 1 or "client server failed" not in str(error):
@@ -46,8 +55,8 @@ class OnRay:
         from ray.exceptions import RayError, RayTaskError
 
         with self._asked():
-            remote = ray.remote(max_retries=TRIES - 1)(work)
-            waiting = {remote.remote(task): task for task in tasks}
+            remote: Any = ray.remote(max_retries=TRIES - 1)(run_checked)
+            waiting = {remote.remote(work, OURS, task): task for task in tasks}
         while waiting:
             with self._asked():
                 ready, _ = ray.wait(list(waiting), num_returns=1)
@@ -57,6 +66,8 @@ class OnRay:
                     with self._asked():
                         result = ray.get(reference)
                 except RayTaskError as error:
+                    if _NOT_INSTALLED.search(str(error)):
+                        raise cannot_run(self._address, error) from error
                     raise error.as_instanceof_cause() from error
                 except RayError as error:
                     yield task, Lost(f"every worker that read it died ({type(error).__name__})")
