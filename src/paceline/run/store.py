@@ -29,7 +29,7 @@ from paceline.storage.cache import cache_name, cache_root
 from paceline.storage.location import is_remote, parse
 from paceline.storage.store import StorageError
 
-READ_VERSION = 3
+READ_VERSION = 4
 """Raise it when a reader or a table changes meaning: stores made before are read anew."""
 
 KEPT_FOR = 24 * 3600.0
