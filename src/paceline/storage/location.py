@@ -58,6 +58,9 @@ def parse(source: str | Path) -> Location:
     's3://bucket/a'
     """
     text = str(source)
+    if not text.strip():
+        # "$OUTPUT" of a shell where nobody set it: the working directory is not what was meant.
+        raise UsageError("an empty name is no place", hint="is a variable of your script unset? . is this directory")
     found = _URL.match(text)
     if not found or (len(found["scheme"]) == 1):
         return Location("file", "", str(Path(text).absolute()))
