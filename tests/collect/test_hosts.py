@@ -188,14 +188,15 @@ def test_passwords_from_the_account_file_work_and_show_up_nowhere(
 
 def test_names_two_devices_share_are_kept_apart() -> None:
     items = [Item("device0/data/profiler/same.json", 1, "a"), Item("device1/data/profiler/same.json", 1, "b"),
-             Item("device1/data/profiler-2/x_1.csv", 1), Item("device1/data/profiler/x_1.csv", 1),
+             Item("device1/data/profiler-10/x_1.csv", 1), Item("device1/data/profiler-9/x_1.csv", 1),
+             Item("device1/data/profiler/x_1.csv", 1),
              Item("device1/data/profiler/y.tmp", 1), Item("notes/readme.txt", 1)]  # fmt: skip
     layout = lay_out(items, device_pattern("device", "./data"))
     assert layout.devices == (0, 1)
     assert layout.targets == {
         "device0/data/profiler/same.json": "profiler/same.json",
         "device1/data/profiler/same.json": "device_1/profiler/same.json",
-        "device1/data/profiler/x_1.csv": "profiler/x_1.csv",
+        "device1/data/profiler-10/x_1.csv": "profiler/x_1.csv",
     }
 
 
