@@ -131,6 +131,10 @@ def test_a_host_asked_for_alone_later_stays_out_of_another_ones_directory(
         place = out / "cluster_profiler" / numbers[host.address]
         assert content(place) == content(cluster / "cluster_profiler" / str(number))
     assert (out / "hccl.json").read_text().count("server_id") == 2
+    (out / ".paceline-collect").write_bytes(b"\xff")  # lost: the mapping still tells whose directory is whose
+    both = paceline("collect", "--host", second, "--host", first, *where, env=env())
+    assert both.returncode == 0, both.stderr
+    assert numbers == dict(line.split() for line in (out / "host_ips_mapping.txt").read_text().splitlines())
 
 
 def test_collect_killed_in_the_middle_goes_on(hosts: list[SshHost], cluster: Path, tmp_path: Path) -> None:
