@@ -234,6 +234,7 @@ def test_a_missing_key_file_is_said_at_once(tmp_path: Path, option: str) -> None
 def test_wrong_arguments_are_one_sentence(tmp_path: Path) -> None:
     for words, said in (
         (("collect", "a", "b"), "2 arguments"),
+        (("collect", "--host", "h h", "--path", "/x", "-o", tmp_path / "o"), "is no host"),
         (("collect", "--host", "h"), "where from and where to"),
         (("collect", "x", tmp_path / "none.json", "o", "/p", "device", "d"), "no such file"),
     ):

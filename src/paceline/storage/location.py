@@ -92,4 +92,6 @@ def _ssh(rest: str) -> Location:
             hint="use a key, the agent, or an account file (paceline collect --help)",
         )
     port = int(found["port"]) if found["port"] else None
+    if port is not None and not 0 < port < 65_536:
+        raise UsageError(f"ssh://{found['host']}: {port} is no port", hint="a number from 1 to 65535")
     return Location("ssh", found["host"].strip("[]"), "/" + path.rstrip("/"), user, port)
