@@ -131,6 +131,10 @@ def test_a_host_asked_for_alone_later_stays_out_of_another_ones_directory(
         place = out / "cluster_profiler" / numbers[host.address]
         assert content(place) == content(cluster / "cluster_profiler" / str(number))
     assert (out / "hccl.json").read_text().count("server_id") == 2
+    (out / ".paceline-collect").write_bytes(b"\xff")  # lost: the mapping still tells whose directory is whose
+    both = paceline("collect", "--host", second, "--host", first, *where, env=env())
+    assert both.returncode == 0, both.stderr
+    assert numbers == dict(line.split() for line in (out / "host_ips_mapping.txt").read_text().splitlines())
 
 
 def test_collect_killed_in_the_middle_goes_on(hosts: list[SshHost], cluster: Path, tmp_path: Path) -> None:
@@ -188,14 +192,15 @@ def test_passwords_from_the_account_file_work_and_show_up_nowhere(
 
 def test_names_two_devices_share_are_kept_apart() -> None:
     items = [Item("device0/data/profiler/same.json", 1, "a"), Item("device1/data/profiler/same.json", 1, "b"),
-             Item("device1/data/profiler-2/x_1.csv", 1), Item("device1/data/profiler/x_1.csv", 1),
+             Item("device1/data/profiler-10/x_1.csv", 1), Item("device1/data/profiler-9/x_1.csv", 1),
+             Item("device1/data/profiler/x_1.csv", 1),
              Item("device1/data/profiler/y.tmp", 1), Item("notes/readme.txt", 1)]  # fmt: skip
     layout = lay_out(items, device_pattern("device", "./data"))
     assert layout.devices == (0, 1)
     assert layout.targets == {
         "device0/data/profiler/same.json": "profiler/same.json",
         "device1/data/profiler/same.json": "device_1/profiler/same.json",
-        "device1/data/profiler/x_1.csv": "profiler/x_1.csv",
+        "device1/data/profiler-10/x_1.csv": "profiler/x_1.csv",
     }
 
 
@@ -229,6 +234,7 @@ def test_a_missing_key_file_is_said_at_once(tmp_path: Path, option: str) -> None
 def test_wrong_arguments_are_one_sentence(tmp_path: Path) -> None:
     for words, said in (
         (("collect", "a", "b"), "2 arguments"),
+        (("collect", "--host", "h h", "--path", "/x", "-o", tmp_path / "o"), "is no host"),
         (("collect", "--host", "h"), "where from and where to"),
         (("collect", "x", tmp_path / "none.json", "o", "/p", "device", "d"), "no such file"),
     ):

@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 import paceline as library
 from collect.clusters import add_raw_data, simulated, tables_of
 from paceline.storage.transfer import transfer
@@ -76,3 +78,16 @@ def test_a_source_over_ssh_opens_like_a_local_one(hosts: list[SshHost], tmp_path
 def test_nothing_there_is_one_sentence(bucket: str, tmp_path: Path) -> None:
     done = paceline("show", f"s3://{bucket}/nowhere", env=env())
     assert done.returncode == 2 and "nothing there" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("scheme", ["obs", "file"])
+def test_the_first_look_and_the_old_door_take_any_place(bucket: str, tmp_path: Path, scheme: str) -> None:
+    job = simulated(tmp_path / "job", "msadvisor")
+    transfer(job, f"obs://{bucket}/job", QUICK)
+    place = f"obs://{bucket}/job" if scheme == "obs" else f"file://{job}"
+    (tmp_path / "here").mkdir()
+    for words in (("breakdown", place), ("msadvisor", "--rank_size=4", f"--data={place}")):
+        done = paceline(*words, env=env(), cwd=tmp_path / "here")
+        assert done.returncode == 0, done.stderr
+    results = (tmp_path / "here" if scheme == "obs" else job) / "recommendation"
+    assert (results / "hccl_analysis_result.json").exists()

@@ -102,6 +102,22 @@ def _diagnosed(source: Path, store: Path) -> dict[str, Any]:
     return {**found, "run": {name: value for name, value in found["run"].items() if name not in ("source", "formats")}}
 
 
+def test_tables_of_two_recordings_are_not_mixed(tmp_path: Path) -> None:
+    first, second = simulated(tmp_path / "one", "msprof"), simulated(tmp_path / "two", "kineto")
+    done = slim(first, tmp_path / "slim", encode=True, options=QUICK)
+    assert done.report.source == str(first)
+    before = content(tmp_path / "slim")
+    with pytest.raises(UsageError, match="another recording"):
+        slim(second, tmp_path / "slim", encode=True, options=QUICK)
+    assert content(tmp_path / "slim") == before
+    assert slim(first, tmp_path / "slim", encode=True, options=QUICK).report.moved == 0
+    # As exports of before left them: what the marker does not name is not read.
+    slim(second, tmp_path / "other", encode=True, options=QUICK)
+    expected = tables_of(tmp_path / "other", tmp_path / "a")
+    (tmp_path / "other/transfers.parquet").write_bytes(before["transfers.parquet"])
+    assert tables_of(tmp_path / "other", tmp_path / "b") == expected
+
+
 def test_where_nothing_is_kept_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "weights.ckpt").write_bytes(b"1")

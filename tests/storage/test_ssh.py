@@ -11,6 +11,7 @@ import pytest
 
 from paceline.errors import UsageError
 from paceline.storage.location import parse
+from paceline.storage.opening import open_store
 from paceline.storage.ssh_connection import Login
 from paceline.storage.store import DeniedError, TransientError
 from paceline.storage.transfer import Options, Prune, transfer
@@ -74,6 +75,27 @@ def test_a_dead_host_is_said_in_one_sentence(hosts: list[SshHost], tmp_path: Pat
         transfer(hosts[2].url(tmp_path), tmp_path / "back", IMPATIENT)
     done = paceline("ls", hosts[2].url(tmp_path), "--patience", 0.5, env={"HOME": os.environ["HOME"]})
     assert done.returncode == 1 and "127.0.0.4" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("what", ["passphrase", "no key", "known hosts"])
+def test_keys_and_files_that_cannot_be_used_are_said_in_one_sentence(host: SshHost, tmp_path: Path, what: str) -> None:
+    (tmp_path / "file").write_text("nobody-should-see-this\n")
+    if what == "passphrase":
+        (tmp_path / "file").unlink()
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "sesame", "-f", tmp_path / "file"], check=True)
+    name = str(tmp_path / "file")
+    login = Login(known_hosts=name) if what == "known hosts" else Login(key_file=name)
+    with pytest.raises(DeniedError, match="cannot be") as caught:
+        open_store(host.url(tmp_path), logins={host.address: login}).stat("x")
+    assert "nobody-should" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a..b", "a" * 300])
+def test_a_name_that_can_be_no_host_is_one_sentence(name: str) -> None:
+    with pytest.raises(DeniedError, match="name"):
+        open_store(f"ssh://{name}/x").stat("x")
+    with pytest.raises(UsageError, match="no port"):
+        parse("ssh://host:99999/x")
 
 
 def test_a_host_that_is_this_one_is_not_pruned(host: SshHost, tmp_path: Path) -> None:

@@ -101,6 +101,17 @@ def test_what_is_the_source_under_another_name_is_not_pruned(tmp_path: Path, lin
     assert content(source) == kept and report.pruned == len(before) - len(kept)
 
 
+@pytest.mark.parametrize(("source", "target"), [("", "to"), ("from", ""), (" ", "to")])
+def test_an_empty_name_is_not_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, target: str
+) -> None:
+    before = content(write_tree(tmp_path / "here" / "from"))
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(UsageError, match="empty name"):
+        transfer(source, target, QUICK)
+    assert content(tmp_path / "here") == {f"from/{name}": data for name, data in before.items()}
+
+
 def test_a_source_that_is_not_there_is_an_error_not_an_empty_copy(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file or directory"):
         transfer(tmp_path / "nowhere", tmp_path / "b", QUICK)

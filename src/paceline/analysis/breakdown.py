@@ -27,6 +27,7 @@ from paceline.formats.kineto_groups import has_stages
 from paceline.formats.kineto_head import read_trace_head
 from paceline.formats.kineto_quick import Unusual, quick_steps
 from paceline.formats.reader import Part
+from paceline.storage.localize import localize
 from paceline.storage.location import is_remote
 from paceline.storage.tree import walk
 
@@ -75,7 +76,7 @@ def breakdown(
     progress: Progress | None = None,
 ) -> Breakdown:
     """Look at any source; arguments as for `paceline.open`, for sources that need a store."""
-    quick = None if is_remote(source) or store or engine else _quick(Path(source))
+    quick = None if is_remote(source) or store or engine else _quick(localize(source))
     if quick:
         return _judged(quick)
     from paceline.run.opening import open_run  # which loads DuckDB

@@ -36,7 +36,9 @@ def collect(
     key: Annotated[str | None, typer.Option("--key", help="SSH key file.  [default: ~/.ssh and the agent]")] = None,
     known_hosts: Annotated[str | None, typer.Option("--known-hosts", help="[default: ~/.ssh/known_hosts]")] = None,
     ask_password: Annotated[bool, typer.Option("--ask-password", help="Prompt for one password for all.")] = False,
-    patience: Annotated[float, typer.Option("--patience", help="Seconds to keep trying a host or bucket.")] = 60.0,
+    patience: Annotated[
+        float, typer.Option("--patience", min=0, help="Seconds to keep trying a host or bucket.")
+    ] = 60.0,
 ) -> None:
     """Gather a cluster's profiles over SSH or from a bucket; a dead host is named and skipped, --retry completes it.
 

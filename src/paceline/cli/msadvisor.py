@@ -18,6 +18,8 @@ from paceline.report.data import report_data
 from paceline.report.html import write_html
 from paceline.report.msadvisor import Result, examine
 from paceline.run.run import Run
+from paceline.storage.localize import localize
+from paceline.storage.location import is_remote
 from paceline.whole import write_whole
 
 
@@ -58,7 +60,10 @@ def msadvisor(
 
 def _places(data: Path | None, bucket: str | None) -> tuple[Path, Path]:
     """Where to read, where to write; --data wins when both are given, as it always did."""
+    if data is not None and is_remote(data):
+        return data, Path("recommendation")
     if data is not None:
+        data = localize(data)
         if not data.is_dir():
             raise UsageError(f"--data {data}: no such directory")
         return data, data / "recommendation"

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from paceline.run.index import Progress, Reading
     from paceline.run.run import Run
 
-Source = Annotated[Path, typer.Argument(help="Directory (or file) of profiles, any format, any depth.")]
+Source = Annotated[
+    Path, typer.Argument(help="Directory or file of profiles, or s3://…, obs://…, ssh://…; any format, any depth.")
+]
 StoreOption = Annotated[
     str | None,
     typer.Option("--store", help="Where the Parquet store goes: a path, s3://, obs://.  [default: ~/.cache/paceline]"),

@@ -71,6 +71,8 @@ def named_hosts(names: Sequence[str]) -> list[Host]:
     found = []
     for name in (each for text in names for each in text.split(",") if each.strip()):
         where = parse(f"ssh://{name.strip()}/")
+        if not _NAME.fullmatch(where.host):
+            raise UsageError(f"{where.host!r} is no host", hint="an address or a name, without spaces")
         found.append(Host(where.host, where.user, where.port))
     return found
 

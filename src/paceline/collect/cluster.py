@@ -36,6 +36,7 @@ from paceline.storage.store import StorageError
 from paceline.storage.transfer import Options, transfer_between
 
 _HOSTS_AT_A_TIME = 16
+_TREE = "cluster_profiler"
 
 
 @dataclass(frozen=True)
@@ -63,20 +64,21 @@ def collect(request: Request, *, retry: bool = False, progress: OnProgress | Non
     book = _Book(request.target, state, progress)
     # Written before anybody is asked: after kill -9 every host still has its own directory.
     book.write()
-    write_whole(request.target / MAPPING, mapping_text(_members(state, named)))
+    write_whole(request.target / MAPPING, mapping_text(_members(state, named, request.target)))
     if table is not None:
         write_whole(request.target / "hccl.json", table)
     wanted = [name for name in named if not (retry and state.hosts[name].done)]
     with ThreadPoolExecutor(_HOSTS_AT_A_TIME) as pool:
         list(pool.map(lambda name: book.note(_gather(request, named[name], state.hosts[name], pattern, book)), wanted))
     if table is None and request.device_regex:
-        book.make_table(_members(book.state, named))
+        book.make_table(_members(book.state, named, request.target))
     return replace(book.state, hosts={name: book.state.hosts[name] for name in named})
 
 
-def _members(state: State, named: Mapping[str, Host]) -> dict[str, HostState]:
+def _members(state: State, named: Mapping[str, Host], target: Path) -> dict[str, HostState]:
     """Hosts of this tree: those asked for now, and those of which something was gathered before."""
-    return {name: host for name, host in state.hosts.items() if name in named or host.files}
+    place = target / _TREE
+    return {name: host for name, host in state.hosts.items() if name in named or (place / str(host.number)).is_dir()}
 
 
 class _Book:
@@ -131,7 +133,7 @@ def _gather(request: Request, host: Host, known: HostState, pattern: re.Pattern[
             rule=layout.targets.__contains__, rename=layout.targets.__getitem__,
             speed=Speed(4, request.backoff), progress=book.watch(known.name),
         )  # fmt: skip
-        place = FileStore(request.target / "cluster_profiler" / str(known.number))
+        place = FileStore(request.target / _TREE / str(known.number))
         report = transfer_between(store, place, options, listed=[item for item in items if item.key in layout.targets])
     except StorageError as error:
         hint = f" ({error.hint})" if error.hint else ""

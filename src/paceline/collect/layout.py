@@ -17,6 +17,7 @@ from paceline.storage.selection import for_diagnosis, is_unfinished
 from paceline.storage.store import Item
 
 _PROFILER = re.compile(r"^profiler[^/]*/")
+_PIECES = re.compile(r"(\D+)|(\d+)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ def lay_out(items: Iterable[Item], pattern: re.Pattern[str]) -> Layout:
     targets: dict[str, tuple[int, Item]] = {}
     found: dict[str, str] = {}
     devices: set[int] = set()
-    # Newest profiler directory last: it wins over older ones of the same device.
-    for item in sorted(items):
+    # Later profiler directories win over earlier ones of the same device, as when the original copies one after the other.
+    for item in sorted(items, key=lambda item: _in_order(item.key)):
         match = pattern.fullmatch(item.key)
         if not match:
             continue
@@ -61,6 +62,14 @@ def lay_out(items: Iterable[Item], pattern: re.Pattern[str]) -> Layout:
         targets[target] = (device, item)
         found[item.key] = target
     return Layout(found, tuple(sorted(devices)))
+
+
+def _in_order(key: str) -> list[list[tuple[int, str]]]:
+    """Directory by directory, numbers by their value: profiler, profiler-2, profiler-10."""
+    return [
+        [(int(digits), "") if digits else (-1, text) for text, digits in _PIECES.findall(name)]
+        for name in key.split("/")
+    ]
 
 
 def as_it_is(items: Iterable[Item]) -> Layout:

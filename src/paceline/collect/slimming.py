@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tempfile
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -14,6 +16,8 @@ from paceline.storage.opening import open_store
 from paceline.storage.report import Report
 from paceline.storage.selection import RULES, Rule
 from paceline.storage.transfer import Options, refuse_nesting, transfer
+
+_MARKER = "paceline.json"
 
 
 class Keep(str, Enum):
@@ -87,7 +91,35 @@ def _encoded(source: str | Path, target: str | Path, options: Options) -> Report
                 f"{source}: {len(lost)} files could not be read, re-encoding would lose them: {lost[0]}",
                 hint="slim without --encode keeps them as they are",
             )
-        return transfer(Path(scratch) / "tables", target, replace(options, rule=RULES["all"]))
+        _seal(Path(scratch) / "tables")
+        _refuse_mixing(Path(scratch) / "tables", target)
+        report = transfer(Path(scratch) / "tables", target, replace(options, rule=RULES["all"]))
+        report.source = parse(source).url
+        return report
+
+
+def _seal(tables: Path) -> None:
+    """The marker says which content it speaks for, so that another recording's is told from ours half-way."""
+    content = hashlib.sha256()
+    for path in sorted(tables.glob("*.parquet")):
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 20):
+                content.update(chunk)
+    marker = json.loads((tables / _MARKER).read_text(encoding="utf-8"))
+    sealed = json.dumps({**marker, "content": content.hexdigest()}, indent=2, ensure_ascii=False)
+    (tables / _MARKER).write_text(sealed + "\n", encoding="utf-8")
+
+
+def _refuse_mixing(tables: Path, target: str | Path) -> None:
+    """Tables of two recordings in one place would be read as one, also after being killed in between."""
+    store = open_store(target)
+    try:
+        there = store.stat(_MARKER)
+        if there is None or bytes(store.read(there, 0, there.size)) == (tables / _MARKER).read_bytes():
+            return
+    finally:
+        store.close()
+    raise UsageError(f"{target}: holds the tables of another recording", hint="give a new place")
 
 
 def _kept(local: Path, links: Path, rule: Rule) -> Path:

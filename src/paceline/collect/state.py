@@ -44,9 +44,22 @@ class State(msgspec.Struct, frozen=True):
 
 def read_state(target: Path) -> State:
     try:
-        return msgspec.json.decode((target / STATE).read_bytes(), type=State)
+        state = msgspec.json.decode((target / STATE).read_bytes(), type=State)
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
-        return State()
+        state = State()
+    # Without our file (the original script gathered it, or it was lost) the mapping still tells whose directory is whose.
+    for name, number in _mapped(target / MAPPING).items():
+        if name not in state.hosts:
+            state = state.with_host(HostState(name, reason="not gathered yet", number=number))
+    return state
+
+
+def _mapped(path: Path) -> dict[str, int]:
+    try:
+        words = [line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
+    except FileNotFoundError:
+        return {}
+    return {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isascii() and line[1].isdecimal()}
 
 
 def write_state(target: Path, state: State) -> None:

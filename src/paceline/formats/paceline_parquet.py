@@ -20,6 +20,8 @@ _LONGEST_MARKER = 64_000_000
 
 class _Marker(msgspec.Struct):
     schema: str
+    tables: dict[str, int] | None = None
+    """Rows by table: what else lies beside them is of another export."""
     warnings: tuple[Notice, ...] = ()
 
 
@@ -31,9 +33,8 @@ class PacelineParquet:
         for directory, files in tree.directories.items():
             marker = _marker(files["paceline.json"].path) if "paceline.json" in files else None
             if marker is not None:
-                sections = tuple(
-                    _section(name, files[f"{name}.parquet"]) for name in TABLES if f"{name}.parquet" in files
-                )
+                names = [name for name in TABLES if marker.tables is None or name in marker.tables]
+                sections = tuple(_section(name, file) for name in names if (file := files.get(f"{name}.parquet")))
                 yield Part(self.name, None, directory, sections, notices=marker.warnings, one_clock=True)
 
 

@@ -58,6 +58,9 @@ def parse(source: str | Path) -> Location:
     's3://bucket/a'
     """
     text = str(source)
+    if not text.strip():
+        # "$OUTPUT" of a shell where nobody set it: the working directory is not what was meant.
+        raise UsageError("an empty name is no place", hint="is a variable of your script unset? . is this directory")
     found = _URL.match(text)
     if not found or (len(found["scheme"]) == 1):
         return Location("file", "", str(Path(text).absolute()))
@@ -89,4 +92,6 @@ def _ssh(rest: str) -> Location:
             hint="use a key, the agent, or an account file (paceline collect --help)",
         )
     port = int(found["port"]) if found["port"] else None
+    if port is not None and not 0 < port < 65_536:
+        raise UsageError(f"ssh://{found['host']}: {port} is no port", hint="a number from 1 to 65535")
     return Location("ssh", found["host"].strip("[]"), "/" + path.rstrip("/"), user, port)

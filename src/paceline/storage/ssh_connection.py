@@ -110,7 +110,19 @@ class Connection:
             options["client_keys"] = [self._login.key_file]
         if self._login.known_hosts:
             options["known_hosts"] = self._login.known_hosts
-        connection = await asyncssh.connect(self._location.host, **options)
+        try:
+            connection = await asyncssh.connect(self._location.host, **options)
+        except asyncssh.KeyImportError as error:
+            raise DeniedError(
+                f"{self._where}: the key cannot be used: {error}",
+                hint="a key with a passphrase: ssh-add it, drop --key",
+            ) from error
+        except (ValueError, OverflowError) as error:
+            # Not repeated: asyncssh quotes the line it does not understand, whatever file it was given.
+            raise DeniedError(
+                f"{self._where}: the host's name, known_hosts or ~/.ssh/config cannot be understood",
+                hint="does ssh itself reach it?",
+            ) from error
         return connection, await connection.start_sftp_client()
 
     def _meaning(self, error: Exception) -> StorageError:
