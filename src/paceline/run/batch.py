@@ -60,6 +60,7 @@ class Written:
     name: str
     table: str
     rows: int
+    size: int
     unit: int | None = None
 
 
@@ -172,7 +173,7 @@ class Batch:
             )
             if rows:
                 os.replace(temporary, self.directory / name)
-                self._written.append(Written(name, table, rows, unit))
+                self._written.append(Written(name, table, rows, (self.directory / name).stat().st_size, unit))
         except duckdb.IOException as error:
             if temporary.name not in str(error):
                 raise  # the source's fault
