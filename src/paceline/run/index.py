@@ -18,7 +18,7 @@ import duckdb
 
 from paceline.errors import is_interrupt
 from paceline.formats.reader import Section
-from paceline.run.batch import CannotWrite, explain, new_batch
+from paceline.run.batch import CannotWrite, new_batch, why_not_written
 from paceline.run.choice import Chosen
 from paceline.run.engines import Engine, Lost
 from paceline.run.engines.processes import Processes
@@ -266,7 +266,8 @@ def _pass_on(error: Exception, scratch: Path) -> None:
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if full or (isinstance(error, duckdb.IOException) and str(scratch) in str(error)):
         raise CannotWrite(
-            f"{tempfile.gettempdir()}: cannot be written ({explain(error)})", hint="TMPDIR names a directory with room"
+            f"{tempfile.gettempdir()}: cannot be written ({why_not_written(error)})",
+            hint="TMPDIR names a directory with room",
         ) from error
 
 

@@ -128,7 +128,7 @@ class Store:
         if self.url:
             bring_home(f"{self.url}/data", self.data, self.manifest.files)
         expired = self._retire(dead)
-        self._write_manifest(msgspec.json.encode(self.manifest), expired)
+        self._write_manifest(msgspec.json.encode(self.manifest, order="deterministic"), expired)
         for name in dead:
             (self.data / name).unlink(missing_ok=True)
 
