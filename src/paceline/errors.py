@@ -36,3 +36,10 @@ class FormatError(PacelineError):
         super().__init__(message)
         self.file = file
         self.line = line
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Ctrl-C while DuckDB works arrives as a RuntimeError, which must not pass for a fault of the data."""
+    return isinstance(error, KeyboardInterrupt) or (
+        isinstance(error, RuntimeError) and str(error) == "Query interrupted"
+    )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from paceline.errors import PacelineError, UsageError
 from paceline.run import index
 from paceline.run.engines import Engine, Lost, engine_for, far, on_dask
 from paceline.run.engines.far import run_checked
+from paceline.run.engines.on_ray import OnRay
 from paceline.run.engines.processes import Processes
 from paceline.run.index import Reading
 from paceline.run.places import Source, Target
@@ -208,6 +211,14 @@ def test_workers_without_paceline_are_told_of(dask: str, monkeypatch: pytest.Mon
     assert "install paceline" in str(told.value.hint)
 
 
+def test_a_ray_head_without_paceline_is_told_of() -> None:
+    """What its client raises when the head cannot unpickle a task; a cluster of its own would take half a minute."""
+    engine = OnRay.__new__(OnRay)
+    engine._address, engine._client = "ray://head:10001", nullcontext()
+    with pytest.raises(PacelineError, match="ray://head:10001: it cannot run Paceline"), engine._asked():
+        raise ModuleNotFoundError("No module named 'paceline'")
+
+
 def test_tasks_do_not_wait_for_workers_that_never_come(
     tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,3 +242,20 @@ def test_workers_find_what_the_user_named_from_another_directory(
     with paceline.open("run", store="store", engine=dask) as run:
         assert run.source == "run"
         assert run.rows("steps") == 2
+
+
+@pytest.mark.parametrize("source", ["ascend-text"], indirect=True)
+def test_stores_are_equal_to_the_last_byte_with_a_broken_rank_too(
+    source: Path, dask: str, small_batches: None, tmp_path: Path
+) -> None:
+    broken = tmp_path / "run"
+    shutil.copytree(source, broken)
+    os.truncate(next(broken.rglob("communication.json")), 100)
+    found = []
+    for name, engine in (("here", None), ("there", dask)):
+        with paceline.open(broken, store=tmp_path / name, engine=engine) as run:
+            run.load(TABLE_NAMES)
+            assert run.warnings
+        files = [tmp_path / name / "manifest.json", *(tmp_path / name / "data").iterdir()]
+        found.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files})
+    assert found[0] == found[1]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -14,10 +19,12 @@ from profiles import GROUP_HASH, write_rank
 
 import paceline
 from paceline.errors import PacelineError, UsageError
+from paceline.formats.reader import Sink
 from paceline.run import index
+from paceline.run.batch import CannotWrite
 from paceline.run.index import _culprit
 from paceline.run.run import Run
-from paceline.run.store import READ_VERSION
+from paceline.run.store import READ_VERSION, Store
 from paceline.storage.tree import File
 
 
@@ -119,7 +126,7 @@ def test_the_newest_of_two_recordings_is_used_and_cycles_are_joined(tmp_path: Pa
         assert any("more than once" in str(warning) and "a/" in str(warning) for warning in run.warnings)
 
 
-@pytest.mark.parametrize("damage", ["manifest", "version", "data"])
+@pytest.mark.parametrize("damage", ["manifest", "version", "data", "cut"])
 def test_a_damaged_store_is_read_anew(source: Path, damage: str) -> None:
     with opened(source) as run:
         expected = run.table("steps").fetchall()
@@ -129,10 +136,57 @@ def test_a_damaged_store_is_read_anew(source: Path, damage: str) -> None:
     elif damage == "version":
         text = (store / "manifest.json").read_text()
         (store / "manifest.json").write_text(text.replace(f'"version":{READ_VERSION}', '"version":0'))
-    else:
+    elif damage == "data":
         next((store / "data").glob("steps-*.parquet")).unlink()
+    else:
+        os.truncate(next((store / "data").glob("steps-*.parquet")), 100)
     with opened(source) as run:
         assert run.table("steps").fetchall() == expected
+
+
+def _interrupted(sink: Sink) -> None:
+    """As a user who presses Ctrl-C while DuckDB works."""
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    sink.connection.execute("SELECT sum(hash(range)) FROM range(100_000_000_000)").fetchall()
+
+
+def _without_room(sink: Sink) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(("read", "outcome"), [(_interrupted, KeyboardInterrupt), (_without_room, CannotWrite)])
+def test_what_is_no_fault_of_a_rank_is_not_stored_as_one(
+    source: Path, read: Callable[[Sink], None], outcome: type[BaseException]
+) -> None:
+    with opened(source) as run:
+        entry = run._chosen[0]
+        sections = tuple(replace(section, read=read) for section in entry.part.sections)
+        run._chosen[0] = replace(entry, part=replace(entry.part, sections=sections))
+        with pytest.raises(outcome):
+            run.table("steps")
+    with opened(source) as run:
+        assert len(run.table("steps").fetchall()) == 4
+        assert run.warnings == []
+
+
+def test_a_complete_store_needs_no_right_to_write(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(source) as run:
+        expected = run.table("steps").fetchall()
+    monkeypatch.setattr(Store, "writing", None)
+    with opened(source) as run:
+        assert run.table("steps").fetchall() == expected
+
+
+def test_a_writer_clears_up_after_those_who_were_killed(source: Path) -> None:
+    data = source.parent / "store" / "data"
+    data.mkdir(parents=True)
+    left = ("steps-00000001-00000-0123abcd.parquet", f".steps-00000001-00000-0123abcd.parquet.{'0' * 32}.tmp")
+    for name in (*left, "notes.txt", "steps.parquet"):
+        (data / name).touch()
+    with opened(source) as run:
+        run.load(["steps"])
+    assert not any((data / name).exists() for name in left)
+    assert (data / "notes.txt").exists() and (data / "steps.parquet").exists()
 
 
 def test_a_killed_reader_leaves_the_store_whole(tmp_path: Path) -> None:

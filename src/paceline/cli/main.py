@@ -13,7 +13,7 @@ import typer
 
 from paceline import __version__
 from paceline.cli.helping import WIDTH, Command, Commands
-from paceline.errors import PacelineError
+from paceline.errors import PacelineError, is_interrupt
 
 COMMANDS = (
     "diagnose",
@@ -119,19 +119,33 @@ def main() -> None:
     except _WRONG_ARGUMENTS as error:
         error.show()
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort, RuntimeError) as error:
+        if not is_interrupt(error) and not isinstance(error, typer.Abort):
+            raise
         _say("paceline: stopped; what was read is kept")
         sys.exit(130)
-    except BrokenPipeError:
+    except Exception as error:
+        _say_other(error)
+
+
+def _say_other(error: Exception) -> None:
+    """What no room made a sentence of, but a person can act on all the same; everything else is a fault of ours."""
+    if isinstance(error, BrokenPipeError):
         # The reader of our output (head, less) went away: nothing is wrong, and nothing more can be said.
         _let_stdout_go()
-    except OSError as error:
+        return
+    if os.environ.get("PACELINE_DEBUG"):
+        raise error
+    if isinstance(error, OSError):
         # Whatever place was meant: it has a name and a reason, and the traceback is for --debug.
-        if os.environ.get("PACELINE_DEBUG"):
-            raise
         _let_stdout_go()
         _say(f"paceline: {error.filename or 'stdout'}: {error.strerror or error}")
-        sys.exit(1)
+    elif "duckdb" in type(error).__module__ and ".parquet" in str(error):
+        _say(f"paceline: the store is damaged, or was written anew meanwhile: {str(error).splitlines()[0]}")
+        _say("          start again; if that does not help, remove the store's directory: the source is read anew")
+    else:
+        raise error
+    sys.exit(1)
 
 
 def _let_stdout_go() -> None:

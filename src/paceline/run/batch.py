@@ -9,6 +9,7 @@ again as reading them.
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -62,6 +63,7 @@ class Written:
     name: str
     table: str
     rows: int
+    size: int
     unit: int | None = None
 
 
@@ -174,11 +176,14 @@ class Batch:
             )
             if rows:
                 os.replace(temporary, self.directory / name)
-                self._written.append(Written(name, table, rows, unit))
+                self._written.append(Written(name, table, rows, (self.directory / name).stat().st_size, unit))
         except duckdb.IOException as error:
             if temporary.name not in str(error):
                 raise  # the source's fault
-            raise CannotWrite(f"{self.directory}: cannot be written ({explain(error)})") from error
+            raise CannotWrite(
+                f"{self.directory}: cannot be written ({why_not_written(error)})",
+                hint="what was read is kept; make room there, or give --store another place",
+            ) from error
         finally:
             temporary.unlink(missing_ok=True)
         return rows
@@ -234,6 +239,13 @@ def connected(*, spill: Path, **settings: str | int | bool) -> duckdb.DuckDBPyCo
     connection = duckdb.connect(config=config)
     connection.execute("SET enable_progress_bar = false")  # it would write into our output
     return connection
+
+
+def why_not_written(error: BaseException) -> str:
+    """The system's reason, which DuckDB hides in a page of its own."""
+    text = " ".join(str(error).split())
+    known = re.search(r"No space left on device|Disk quota exceeded|Read-only file system|Permission denied", text)
+    return known[0] if known else text[:160]
 
 
 def explain(error: BaseException) -> str:

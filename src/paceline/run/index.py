@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import hashlib
 import os
@@ -13,8 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
+
+from paceline.errors import is_interrupt
 from paceline.formats.reader import Section
-from paceline.run.batch import CannotWrite, new_batch
+from paceline.run.batch import CannotWrite, new_batch, why_not_written
 from paceline.run.choice import Chosen
 from paceline.run.engines import Engine, Lost
 from paceline.run.engines.processes import Processes
@@ -255,6 +259,18 @@ def _content(batch: list[Job]) -> str:
     return hashlib.sha256(repr((READ_VERSION, read)).encode()).hexdigest()[:8]
 
 
+def _pass_on(error: Exception, scratch: Path) -> None:
+    """Raise what is no fault of the section: Ctrl-C, and a full disk. Stored as a warning it would stay for ever."""
+    if is_interrupt(error):
+        raise KeyboardInterrupt from error
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or (isinstance(error, duckdb.IOException) and str(scratch) in str(error)):
+        raise CannotWrite(
+            f"{tempfile.gettempdir()}: cannot be written ({why_not_written(error)})",
+            hint="TMPDIR names a directory with room",
+        ) from error
+
+
 def _culprit(error: Exception, files: Sequence[File]) -> Path | None:
     """Which file of a section failed, if anything tells."""
     named = files[0].path if len(files) == 1 else getattr(error, "filename", None)
@@ -277,6 +293,7 @@ def read_batch(batch: list[Job], tree: Tree, data: Path) -> Outcome:
             except CannotWrite:
                 raise
             except Exception as error:  # one bad section, whatever is wrong with it, never hides the others
+                _pass_on(error, Path(scratch))
                 if os.environ.get("PACELINE_DEBUG"):
                     raise
                 sink.roll_back(error, _culprit(error, job.section.files))
@@ -286,6 +303,7 @@ def read_batch(batch: list[Job], tree: Tree, data: Path) -> Outcome:
         sink.connection.close()
     numbers = tuple(job.number for job in batch)
     data_files = {
-        file.name: DataFile(file.table, file.rows, numbers if file.unit is None else (file.unit,)) for file in written
+        file.name: DataFile(file.table, file.rows, numbers if file.unit is None else (file.unit,), file.size)
+        for file in written
     }
     return Outcome(units, data_files, sum(job.size for job in batch))

@@ -61,6 +61,8 @@ class DataFile(msgspec.Struct, frozen=True):
     table: str
     rows: int
     units: tuple[int, ...]
+    size: int | None = None
+    """Bytes, by which a file that was cut is told; None: written before sizes were kept."""
 
 
 class Manifest(msgspec.Struct):
@@ -127,7 +129,7 @@ class Store:
         if self.url:
             bring_home(f"{self.url}/data", self.data, self.manifest.files)
         expired = self._retire(dead)
-        self._write_manifest(msgspec.json.encode(self.manifest), expired)
+        self._write_manifest(msgspec.json.encode(self.manifest, order="deterministic"), expired)
         for name in dead:
             (self.data / name).unlink(missing_ok=True)
 
@@ -200,8 +202,16 @@ class Store:
 
     def _load(self) -> Manifest:
         manifest = self._decoded()
-        usable = manifest.version == READ_VERSION and all((self.data / name).exists() for name in manifest.files)
+        usable = manifest.version == READ_VERSION and all(map(self._is_whole, manifest.files.items()))
         return manifest if usable else Manifest(next_number=manifest.next_number)
+
+    def _is_whole(self, named: tuple[str, DataFile]) -> bool:
+        name, file = named
+        try:
+            found = (self.data / name).stat().st_size
+        except OSError:
+            return False
+        return file.size is None or found == file.size
 
 
 def open_store_at(where: str | Path) -> Store:

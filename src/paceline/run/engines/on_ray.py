@@ -82,9 +82,11 @@ class OnRay:
         try:
             with self._client:
                 yield
-        except ConnectionError as error:
+        except (ConnectionError, ImportError, AttributeError) as error:
             if isinstance(error, RayTaskError):
-                raise  # a reader's own trouble with some other server
+                raise  # a reader's own trouble, say with some other server
+            if not isinstance(error, ConnectionError):
+                raise cannot_run(self._address, error) from error
             raise PacelineError(
                 f"{self._address}: the Ray head went away", hint="what was read is kept; start again"
             ) from error
