@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paceline.errors import FormatError, PacelineError, UsageError
+from paceline.version import __version__
 
 # Training jobs import this module too: nothing is loaded that only a type checker, or a later call, needs.
 TYPE_CHECKING = False
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from paceline.run.index import Progress
     from paceline.run.run import Run
 
-__version__ = "0.1.0"
 __all__ = ["FormatError", "PacelineError", "UsageError", "__version__", "breakdown", "diagnose", "open"]
 
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from paceline import __version__
 from paceline.cli.helping import WIDTH, Command, Commands
 from paceline.errors import PacelineError, is_interrupt
+from paceline.version import __version__
 
 COMMANDS = (
     "diagnose",

@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from paceline import __version__
 from paceline.advice.hardware import Hardware
 from paceline.errors import PacelineError
+from paceline.version import __version__
 from paceline.web.api import cards, charts, comparisons, runs, tables, timelines, what_ifs
 from paceline.web.security import Guard, Rules
 from paceline.web.service import Service, problem_response

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from paceline import __version__
 from paceline.errors import PacelineError, UsageError
 from paceline.run.store import READ_VERSION
+from paceline.version import __version__
 
 T = TypeVar("T")
 R = TypeVar("R")
