@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import typer
 from typer.testing import CliRunner
 
+import paceline
 from paceline.cli.helping import TASKS
 from paceline.cli.main import COMMANDS, application, command_of
 
@@ -23,6 +24,11 @@ def test_every_command_is_listed_once_with_a_whole_sentence() -> None:
         assert len([line for line in text.splitlines() if line.startswith(f"  {name} ")]) == 1
     assert "..." not in text.partition("Options:")[2]
     assert all(f"{task}:" in text for task in TASKS)
+
+
+def test_the_version_is_told_without_a_command() -> None:
+    result = CliRunner().invoke(application(()), ["--version"])
+    assert (result.exit_code, result.output) == (0, f"paceline {paceline.__version__}\n")
 
 
 def test_examples_stand_on_lines_of_their_own_unbroken() -> None:

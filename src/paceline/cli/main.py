@@ -84,15 +84,20 @@ def command_of(name: str) -> Any:
     return getattr(import_module(f"paceline.cli.{plain}"), plain)
 
 
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"paceline {__version__}")
+        raise typer.Exit
+
+
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; stop at the first unreadable file.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_tell_version, is_eager=True)
+    ] = False,
 ) -> None:
     if debug:
         os.environ["PACELINE_DEBUG"] = "1"
-    if version:
-        typer.echo(f"paceline {__version__}")
-        raise typer.Exit
 
 
 # Typer carries its own copy of click since 0.20 and names only the leaves of its exceptions: this is their UsageError.
