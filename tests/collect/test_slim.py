@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,23 @@ def _diagnosed(source: Path, store: Path) -> dict[str, Any]:
     with library.open(source, store=store) as run:
         found = as_json(library.diagnose(run), "en")
     return {**found, "run": {name: value for name, value in found["run"].items() if name not in ("source", "formats")}}
+
+
+def test_results_a_framework_made_its_own_from_are_left_behind(tmp_path: Path) -> None:
+    source = simulated(tmp_path / "raw", "ascend-text")
+    profiles = sorted(source.glob("*_ascend_pt"))
+    exports = sorted(path for path in simulated(tmp_path / "msprof", "msprof").rglob("PROF_*") if path.is_dir())
+    for profile, export in zip(profiles, exports, strict=True):
+        shutil.copytree(export, profile / export.name)
+    slim(source, tmp_path / "slim", options=QUICK)
+    assert not list((tmp_path / "slim").rglob("msprof_*.json"))
+    assert _diagnosed(tmp_path / "slim", tmp_path / "a") == _diagnosed(source, tmp_path / "b")
+    for name in ("communication.json", "step_trace_time.csv", "trace_view.json", "kernel_details.csv"):
+        for path in source.rglob(name):
+            path.unlink()
+    slim(source, tmp_path / "other", options=QUICK)  # now they are all there is
+    assert list((tmp_path / "other").rglob("msprof_*.json"))
+    assert _diagnosed(tmp_path / "other", tmp_path / "c") == _diagnosed(source, tmp_path / "d")
 
 
 def test_tables_of_two_recordings_are_not_mixed(tmp_path: Path) -> None:

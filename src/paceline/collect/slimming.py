@@ -11,10 +11,10 @@ from pathlib import Path
 
 from paceline.errors import UsageError
 from paceline.storage.localize import localize
-from paceline.storage.location import parse
+from paceline.storage.location import is_remote, parse
 from paceline.storage.opening import open_store
 from paceline.storage.report import Report
-from paceline.storage.selection import RULES, Rule
+from paceline.storage.selection import RULES, Rule, for_diagnosis
 from paceline.storage.transfer import Options, refuse_nesting, transfer
 
 _MARKER = "paceline.json"
@@ -58,13 +58,23 @@ def slim(
     options: Options | None = None,
 ) -> Slimmed:
     """Copy only what is needed from anywhere to anywhere; `encode` writes the tables as Parquet (zstd) instead."""
-    options = replace(options or Options(), rule=keep.rule)
     refuse_nesting(parse(source), parse(target))
+    options = replace(options or Options(), rule=keep.rule if encode else _rule(source, keep))
     before = _size(source)
     report = _encoded(source, target, options) if encode else transfer(source, target, options)
     if not report.present and not report.failures:
         raise _nothing(source)
     return Slimmed(report, before, report.moved_bytes + report.same_bytes)
+
+
+def _rule(source: str | Path, keep: Keep) -> Rule:
+    """By name; where the source is here and can be looked into, also without what tells nothing more."""
+    if keep is not Keep.diagnosis or is_remote(source) or not localize(source).is_dir():
+        return keep.rule
+    from paceline.collect.duplicates import duplicates  # which loads the readers
+
+    surplus = duplicates(localize(source))
+    return lambda key: for_diagnosis(key) and key not in surplus
 
 
 def _size(source: str | Path) -> int:
