@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from paceline.errors import UsageError
 from paceline.storage.file import FileStore
+from paceline.storage.journal import Journal
 from paceline.storage.plan import is_safe
 from paceline.storage.report import Failure, Report, TransferError
 from paceline.storage.retry import Backoff, Gate, Retry, Stopped
@@ -296,3 +298,19 @@ def test_where_tags_are_no_checksums_a_second_reading_has_to_agree(tmp_path: Pat
     report = transfer_between(store, FileStore(tmp_path / "to"), QUICK)
     assert report.failures == [] and content(tmp_path / "to") == content(source)
     assert store.readings == 2 * (3 + len(content(source)) - 1)  # the large one has three parts
+
+
+def test_a_full_disk_below_the_journal_fails_no_transfer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = write_tree(tmp_path / "from", large=9, small=100)
+    opened = Journal.__init__
+
+    def on_a_full_disk(self: Journal, source: str, target: str) -> None:
+        opened(self, source, target)
+        os.dup2(os.open("/dev/full", os.O_RDWR), self._file)
+
+    monkeypatch.setattr(Journal, "__init__", on_a_full_disk)
+    report = transfer(source, tmp_path / "to", QUICK)
+    assert report.failures == [] and content(tmp_path / "to") == content(source)
+    assert len([each for each in caplog.messages if "No space left" in each]) == 1

@@ -11,9 +11,11 @@ says is checked against the stores before it is believed.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -21,6 +23,7 @@ import msgspec
 from paceline.storage.cache import cache_name, cache_root
 from paceline.storage.store import Item, Resume, StorageError
 
+_log = logging.getLogger(__name__)
 _COMPACT_ABOVE = 4 << 20
 _LINES_AT_ONCE = 64
 """Finished files written together."""
@@ -40,13 +43,15 @@ class Journal:
             ) from error
         self._lock = threading.Lock()
         self._waiting: list[bytes] = []
+        self._lost = False
         self._done: dict[str, tuple[str, str]] = {}
         self._begun: dict[str, tuple[str, str]] = {}
         self._parts: dict[str, dict[int, str]] = {}
         for line in self.path.read_bytes().splitlines():
             self._replay(line)
         if self.path.stat().st_size > _COMPACT_ABOVE:
-            self._compact()
+            with suppress(OSError):  # no room for a shorter one: the long one still serves
+                self._compact()
 
     def is_done(self, source: Item, target: Item) -> bool:
         return self._done.get(source.key) == (source.fingerprint, target.fingerprint)
@@ -101,8 +106,15 @@ class Journal:
             self._flush()
 
     def _flush(self) -> None:
-        os.write(self._file, b"".join(self._waiting))
-        self._waiting.clear()
+        """A full disk here is no reason to fail what goes elsewhere: it costs the next run time."""
+        lines, self._waiting = b"".join(self._waiting), []
+        if self._lost:
+            return
+        try:
+            os.write(self._file, lines)
+        except OSError as error:
+            self._lost = True
+            _log.warning("%s: %s; the next run has to look at everything again", self.path, error.strerror)
 
     def _replay(self, line: bytes) -> None:
         try:
