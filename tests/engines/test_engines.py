@@ -96,13 +96,23 @@ def test_ray_reads_the_same_and_outlives_deadly_ranks(
     simulate(out, ClusterSpec(hosts=2, devices=2, dp=2, tp=2, pp=1, steps=2, layers=2, micro_batches=2), [], "kineto")
     with paceline.open(out, store=tmp_path / "here") as run:
         expected = content(run)
-    with ray_cluster(tmp_path_factory.mktemp("ray"), s3.environment()) as address:
-        with paceline.open(out, store=tmp_path / "there", engine=address) as run:
+    with ray_cluster(tmp_path_factory.mktemp("ray"), s3.environment()) as cluster:
+        with paceline.open(out, store=tmp_path / "there", engine=cluster.address) as run:
             assert content(run) == expected
-        engine = engine_for(address)
+        engine = engine_for(cluster.address)
         check_tasks(engine)
         with Run(out, store=tmp_path / "deadly", engine=engine) as run:
             check_deadly_rank(run)
+        killed: list[Reading] = []
+
+        def kill_one(now: Reading) -> None:
+            if not killed:
+                cluster.kill_node()
+            killed.append(now)
+
+        with paceline.open(out, store=tmp_path / "again", engine=cluster.address, progress=kill_one) as run:
+            assert content(run) == expected
+        assert len(killed) > 1, "it died in the middle"
 
 
 def test_a_store_in_a_bucket_serves_whoever_opens_it_next(
