@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -28,6 +29,8 @@ class OnDask:
             import distributed  # noqa: F401
         except ImportError as error:
             raise UsageError("Dask is not installed", hint="pip install 'paceline[dask]'") from error
+        for name in ("distributed", "distributed.client", "asyncio", "tornado.application"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # pages of tracebacks before our one sentence
         self._address, self._place = address, address.replace("dask:", "tcp:", 1)
         check_answers(address)
         self._client = self._connected()
