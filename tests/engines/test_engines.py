@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -204,6 +205,17 @@ def test_engines_that_cannot_be_say_what_to_do(monkeypatch: pytest.MonkeyPatch) 
         for where in ("127.0.0.1", "127.0.0.1:abc", ":8786"):
             with pytest.raises(UsageError, match="no host and port"):
                 engine_for(f"{scheme}://{where}")
+
+
+def test_an_engine_works_where_a_loop_runs_as_in_notebooks(dask: str) -> None:
+    async def cell() -> dict[int, int | Lost]:
+        engine = engine_for(dask)
+        try:
+            return dict(engine.run(double, [1, 2]))
+        finally:
+            engine.close()
+
+    assert asyncio.run(cell()) == {1: 2, 2: 4}
 
 
 def test_workers_of_another_version_are_refused(dask: str, monkeypatch: pytest.MonkeyPatch) -> None:
