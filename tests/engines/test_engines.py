@@ -8,6 +8,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import paceline
-from engines.clusters import dask_cluster, ray_cluster
+from engines.clusters import TESTS, dask_cluster, ray_cluster
 from engines.deadly import double, read_nothing_and_die
 from paceline.errors import PacelineError, UsageError
 from paceline.run import index
@@ -170,6 +172,26 @@ def check_deadly_rank(run: Run) -> None:
     chosen[rank] = replace(chosen[rank], part=replace(chosen[rank].part, sections=tuple(sections)))
     assert run.sql("SELECT list_sort(list(DISTINCT rank)) FROM collectives").fetchall() == [([0, 1, 3],)]
     assert any(warning.rank == 2 and "died" in warning.message for warning in run.warnings)
+
+
+def test_suspects_are_never_read_by_the_command_itself(tmp_path: Path) -> None:
+    """In a process of its own, which dies with the deadly rank if it reads it: little is left to read the second time."""
+    simulate(tmp_path / "run", ClusterSpec(hosts=1, devices=4, dp=4, tp=1, pp=1, steps=1, layers=1), [], "ascend-text")
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from engines.test_engines import Processes, Run, check_deadly_rank, index\n"
+        "if __name__ == '__main__':\n"
+        "    index.BATCH_SECTIONS = 4\n"
+        "    run = Run(Path(sys.argv[1]), store=sys.argv[2], engine=Processes(2))\n"
+        "    index.POOL_BYTES = run.size // 3\n"
+        "    check_deadly_rank(run)\n"
+    )
+    (tmp_path / "script.py").write_text(script)
+    paths = [TESTS / "engines", TESTS, TESTS / "run", Path(paceline.__file__).parents[1]]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    command = [sys.executable, tmp_path / "script.py", tmp_path / "run", tmp_path / "store"]
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
 
 
 def test_progress_counts_ranks(tmp_path: Path, small_batches: None) -> None:
