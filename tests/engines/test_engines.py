@@ -183,7 +183,8 @@ def test_suspects_are_never_read_by_the_command_itself(tmp_path: Path) -> None:
         "if __name__ == '__main__':\n"
         "    index.BATCH_SECTIONS = 4\n"
         "    run = Run(Path(sys.argv[1]), store=sys.argv[2], engine=Processes(2))\n"
-        "    index.POOL_BYTES = run.size // 3\n"
+        "    tables = frozenset({'ranks', 'groups', 'transfers', 'collectives'})\n"
+        "    index.POOL_BYTES = sum(job.size for job in index._jobs(run._store, run._chosen, tables)) - 1\n"
         "    check_deadly_rank(run)\n"
     )
     (tmp_path / "script.py").write_text(script)
