@@ -39,8 +39,19 @@ def dask_cluster(directory: Path, env: Mapping[str, str]) -> Iterator[str]:
         yield f"dask://127.0.0.1:{port}"
 
 
+@dataclass(frozen=True)
+class RayCluster:
+    address: str
+    nodes: tuple[int, ...]
+    """The workers' sessions."""
+
+    def kill_node(self) -> None:
+        """One machine of the cluster, with everything that runs on it."""
+        _end_session(self.nodes[0])
+
+
 @contextmanager
-def ray_cluster(directory: Path, env: Mapping[str, str]) -> Iterator[str]:
+def ray_cluster(directory: Path, env: Mapping[str, str]) -> Iterator[RayCluster]:
     port, client = free_port(), free_port()
     settings = {
         "RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_DOCKER_CPU_WARNING": "1", "GRPC_ENABLE_FORK_SUPPORT": "0",
@@ -57,12 +68,14 @@ def ray_cluster(directory: Path, env: Mapping[str, str]) -> Iterator[str]:
                      "--ray-client-server-port", str(client), "--include-dashboard", "false", "--temp-dir", session,
                      *common)  # fmt: skip
         head.await_port(client)
+        nodes = []
         for _ in range(2):
             worker = start(
                 str(BIN / "ray"), "start", "--address", f"127.0.0.1:{port}", "--node-ip-address", "127.0.0.1", *common
             )
             worker.await_line("Ray runtime started")
-        yield f"ray://127.0.0.1:{client}"
+            nodes.append(worker.process.pid)
+        yield RayCluster(f"ray://127.0.0.1:{client}", tuple(nodes))
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import paceline
-from engines.clusters import dask_cluster, ray_cluster
+from engines.clusters import TESTS, dask_cluster, ray_cluster
 from engines.deadly import double, read_nothing_and_die
 from paceline.errors import PacelineError, UsageError
 from paceline.run import index
@@ -96,13 +99,23 @@ def test_ray_reads_the_same_and_outlives_deadly_ranks(
     simulate(out, ClusterSpec(hosts=2, devices=2, dp=2, tp=2, pp=1, steps=2, layers=2, micro_batches=2), [], "kineto")
     with paceline.open(out, store=tmp_path / "here") as run:
         expected = content(run)
-    with ray_cluster(tmp_path_factory.mktemp("ray"), s3.environment()) as address:
-        with paceline.open(out, store=tmp_path / "there", engine=address) as run:
+    with ray_cluster(tmp_path_factory.mktemp("ray"), s3.environment()) as cluster:
+        with paceline.open(out, store=tmp_path / "there", engine=cluster.address) as run:
             assert content(run) == expected
-        engine = engine_for(address)
+        engine = engine_for(cluster.address)
         check_tasks(engine)
         with Run(out, store=tmp_path / "deadly", engine=engine) as run:
             check_deadly_rank(run)
+        killed: list[Reading] = []
+
+        def kill_one(now: Reading) -> None:
+            if not killed:
+                cluster.kill_node()
+            killed.append(now)
+
+        with paceline.open(out, store=tmp_path / "again", engine=cluster.address, progress=kill_one) as run:
+            assert content(run) == expected
+        assert len(killed) > 1, "it died in the middle"
 
 
 def test_a_store_in_a_bucket_serves_whoever_opens_it_next(
@@ -161,6 +174,27 @@ def check_deadly_rank(run: Run) -> None:
     assert any(warning.rank == 2 and "died" in warning.message for warning in run.warnings)
 
 
+def test_suspects_are_never_read_by_the_command_itself(tmp_path: Path) -> None:
+    """In a process of its own, which dies with the deadly rank if it reads it: little is left to read the second time."""
+    simulate(tmp_path / "run", ClusterSpec(hosts=1, devices=4, dp=4, tp=1, pp=1, steps=1, layers=1), [], "ascend-text")
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from engines.test_engines import Processes, Run, check_deadly_rank, index\n"
+        "if __name__ == '__main__':\n"
+        "    index.BATCH_SECTIONS = 4\n"
+        "    run = Run(Path(sys.argv[1]), store=sys.argv[2], engine=Processes(2))\n"
+        "    tables = frozenset({'ranks', 'groups', 'transfers', 'collectives'})\n"
+        "    index.POOL_BYTES = sum(job.size for job in index._jobs(run._store, run._chosen, tables)) - 1\n"
+        "    check_deadly_rank(run)\n"
+    )
+    (tmp_path / "script.py").write_text(script)
+    paths = [TESTS / "engines", TESTS, TESTS / "run", Path(paceline.__file__).parents[1]]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    command = [sys.executable, tmp_path / "script.py", tmp_path / "run", tmp_path / "store"]
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+
+
 def test_progress_counts_ranks(tmp_path: Path, small_batches: None) -> None:
     simulate(tmp_path / "run", ClusterSpec(hosts=1, devices=4, dp=4, tp=1, pp=1, steps=1, layers=1), [], "ascend-text")
     seen: list[Reading] = []
@@ -194,6 +228,17 @@ def test_engines_that_cannot_be_say_what_to_do(monkeypatch: pytest.MonkeyPatch) 
         for where in ("127.0.0.1", "127.0.0.1:abc", ":8786"):
             with pytest.raises(UsageError, match="no host and port"):
                 engine_for(f"{scheme}://{where}")
+
+
+def test_an_engine_works_where_a_loop_runs_as_in_notebooks(dask: str) -> None:
+    async def cell() -> dict[int, int | Lost]:
+        engine = engine_for(dask)
+        try:
+            return dict(engine.run(double, [1, 2]))
+        finally:
+            engine.close()
+
+    assert asyncio.run(cell()) == {1: 2, 2: 4}
 
 
 def test_workers_of_another_version_are_refused(dask: str, monkeypatch: pytest.MonkeyPatch) -> None:

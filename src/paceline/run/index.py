@@ -102,6 +102,9 @@ def fill(
             if gone:
                 store.save()
             return
+        # Chosen once: what took a process down must not be read by this one because little is left.
+        if not engine.far and sum(job.size for job in jobs.values()) <= POOL_BYTES:
+            engine = Processes(1)  # starting processes, half a CPU second each, would cost more than it saves
         with store.receiving(far=engine.far) as target:
             _fill(store, jobs, _Reading(jobs, progress), lambda tasks: _run(tasks, source, target, engine))
 
@@ -226,8 +229,6 @@ def _run(batches: list[list[Job]], source: Source, target: Target, engine: Engin
     for batch in batches:
         jobs, tails = freeze(batch, source.root)
         tasks.append(Task(jobs, tuple(job.key for job in batch), source.narrowed(tails), target))
-    if not engine.far and sum(job.size for batch in batches for job in batch) <= POOL_BYTES:
-        engine = Processes(1)  # starting processes, half a CPU second each, would cost more than it saves
     for task, outcome in engine.run(read_task, tasks):
         yield Fallen(task.keys, outcome.reason) if isinstance(outcome, Lost) else outcome
 

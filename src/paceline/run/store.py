@@ -116,7 +116,7 @@ class Store:
         token = self.data / f".seen-by-all-{uuid.uuid4().hex}"
         token.touch()
         try:
-            yield Target(self.data, token=token.name)
+            yield Target(self.data.absolute(), token=token.name)  # workers stand in other directories
         finally:
             token.unlink(missing_ok=True)
 
@@ -217,7 +217,7 @@ class Store:
 def open_store_at(where: str | Path) -> Store:
     """A store at a path, or at a URL with its copy in the cache."""
     if not is_remote(where):
-        return Store(Path(where).absolute())
+        return Store(Path(where))
     url = parse(where).url
     return Store(cache_root() / "stores" / cache_name(url), url)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from importlib import import_module
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -16,7 +17,9 @@ R = TypeVar("R")
 
 ANSWERS_WITHIN = 10.0
 """Seconds."""
-OURS = (__version__, READ_VERSION)
+VERSION: str = import_module("paceline").__version__
+"""Asked for by name: the package's front door leads to rooms that this one must not know."""
+OURS = (VERSION, READ_VERSION)
 
 
 def check_answers(address: str) -> None:
@@ -55,5 +58,5 @@ def cannot_run(address: str, error: Exception) -> PacelineError:
     said = str(error).strip().splitlines() or [type(error).__name__]
     return PacelineError(
         f"{address}: it cannot run Paceline ({said[-1].strip()[:200]})",
-        hint=f"install paceline {__version__} in the Python of all its machines",
+        hint=f"install paceline {VERSION} in the Python of all its machines",
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from paceline.errors import PacelineError, UsageError
@@ -28,6 +30,8 @@ class OnDask:
             import distributed  # noqa: F401
         except ImportError as error:
             raise UsageError("Dask is not installed", hint="pip install 'paceline[dask]'") from error
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # pages of tracebacks before our one sentence
         self._address, self._place = address, address.replace("dask:", "tcp:", 1)
         check_answers(address)
         self._client = self._connected()
@@ -42,7 +46,8 @@ class OnDask:
         from distributed import Client
 
         try:
-            asyncio.run(asyncio.wait_for(_greet(self._place), CONNECTED_WITHIN))
+            with ThreadPoolExecutor(1) as aside:  # a notebook has a loop of its own in this thread
+                aside.submit(asyncio.run, _greet(self._place)).result()
             return Client(self._place, timeout="10s", set_as_default=False)
         except Exception as error:  # whatever something else than Dask may answer, down to sizes of exabytes
             raise PacelineError(
@@ -125,5 +130,5 @@ async def _greet(place: str) -> None:
     """The client itself would wait for ever when something else than Dask listens there."""
     from distributed.comm.core import connect
 
-    comm = await connect(place, timeout=CONNECTED_WITHIN)
+    comm = await asyncio.wait_for(connect(place, timeout=CONNECTED_WITHIN), CONNECTED_WITHIN)
     await comm.close()
