@@ -314,3 +314,9 @@ def test_a_full_disk_below_the_journal_fails_no_transfer(
     report = transfer(source, tmp_path / "to", QUICK)
     assert report.failures == [] and content(tmp_path / "to") == content(source)
     assert len([each for each in caplog.messages if "No space left" in each]) == 1
+
+
+def test_a_file_that_is_still_being_written_is_not_said_to_be_copied(tmp_path: Path) -> None:
+    (tmp_path / "net.ckpt.tmp").write_text("half")
+    with pytest.raises(UsageError, match="still being written"):
+        transfer(tmp_path / "net.ckpt.tmp", tmp_path / "to", QUICK)

@@ -20,7 +20,7 @@ from paceline.storage.passage import Passage
 from paceline.storage.plan import Move, Plan, Rename, choose, compare, held_back, make_plan, pair
 from paceline.storage.report import Counter, Failure, OnProgress, Report
 from paceline.storage.retry import Gate, Retry, patiently
-from paceline.storage.selection import Rule, everything
+from paceline.storage.selection import Rule, everything, is_unfinished
 from paceline.storage.store import Item, StorageError, Store
 
 _ROUNDS = 3
@@ -54,6 +54,10 @@ def transfer(source: str | Path, target: str | Path, options: Options | None = N
     single = patiently(options.speed.backoff, lambda: open_item(start))
     if single is not None:
         store, item = single
+        if is_unfinished(item.key):
+            raise UsageError(
+                f"{start.url}: its name says that it is still being written", hint="rename it when it is whole"
+            )
         where, name = _file_target(str(target), end, start.name)
         # What lies beside the file at the target was never part of the source: it is not missing there now.
         prune = Prune.nothing if options.prune is Prune.target else options.prune

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from importlib import import_module
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -17,9 +16,7 @@ R = TypeVar("R")
 
 ANSWERS_WITHIN = 10.0
 """Seconds."""
-VERSION: str = import_module("paceline").__version__
-"""Asked for by name: the package's front door leads to rooms that this one must not know."""
-OURS = (VERSION, READ_VERSION)
+OURS = (__version__, READ_VERSION)
 
 
 def check_answers(address: str) -> None:
@@ -58,5 +55,5 @@ def cannot_run(address: str, error: Exception) -> PacelineError:
     said = str(error).strip().splitlines() or [type(error).__name__]
     return PacelineError(
         f"{address}: it cannot run Paceline ({said[-1].strip()[:200]})",
-        hint=f"install paceline {VERSION} in the Python of all its machines",
+        hint=f"install paceline {__version__} in the Python of all its machines",
     )
