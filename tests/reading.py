@@ -24,7 +24,7 @@ needs_fixtures = pytest.mark.skipif(
 def read_all(reader: Reader, root: Path, tmp_path: Path) -> tuple[Batch, list[Part]]:
     """All tables of everything the reader finds below root; a section that fails leaves its warning in `failed`."""
     tree = walk(root)
-    batch = new_batch(tree, tmp_path, tmp_path)
+    batch = new_batch(tree, tmp_path, tmp_path, content="0" * 8)
     parts = list(reader.find(tree))
     collected = []
     for part in parts:

@@ -151,7 +151,7 @@ def test_every_execution_comes_back_from_its_line(tmp_path_factory: pytest.TempP
     ]
     path.write_text("\n".join(lines) + "\n")
     tree = walk(directory)
-    batch = new_batch(tree, directory, directory)
+    batch = new_batch(tree, directory, directory, content="0" * 8)
     batch.begin(unit=1, rank=0, wanted=frozenset(TABLES))
     (section,) = cpu_sections(tree.directories[""], 0)
     section.read(batch)
