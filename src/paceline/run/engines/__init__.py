@@ -19,7 +19,8 @@ R = TypeVar("R")
 class Lost:
     """A task that took its worker down every time it was tried: nobody knows what it would have given."""
 
-    reason: str
+    reason: str = "every process that read it died (killed, or out of memory)"
+    """The same whoever read: a store does not depend on the engine, its warnings neither."""
 
 
 class Engine(Protocol):

@@ -86,7 +86,7 @@ class OnDask:
                 try:
                     yield task, future.result()
                 except KilledWorker:
-                    yield task, Lost("every worker that read it died (killed, or out of memory)")
+                    yield task, Lost()
                 except (ImportError, AttributeError) as error:
                     raise cannot_run(self._address, error) from error
                 except RuntimeError as error:

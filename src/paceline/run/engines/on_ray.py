@@ -69,8 +69,8 @@ class OnRay:
                     if _NOT_INSTALLED.search(str(error)):
                         raise cannot_run(self._address, error) from error
                     raise error.as_instanceof_cause() from error
-                except RayError as error:
-                    yield task, Lost(f"every worker that read it died ({type(error).__name__})")
+                except RayError:
+                    yield task, Lost()
                 else:
                     yield task, result
 

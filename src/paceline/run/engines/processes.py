@@ -65,7 +65,7 @@ class Processes:
             try:
                 return pool.submit(work, task).result()
             except BrokenProcessPool:
-                return Lost("the process that read it died (killed, or out of memory)")
+                return Lost()
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
