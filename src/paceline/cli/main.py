@@ -129,7 +129,7 @@ def main() -> None:
             raise
         _say("paceline: stopped; what was read is kept")
         sys.exit(130)
-    except Exception as error:
+    except Exception as error:  # the last door: some can still be said in a sentence, the rest is raised again
         _say_other(error)
 
 
