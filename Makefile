@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MINDSPORE := .venv-mindspore
 # What a job imports may stand on a PYTHONPATH under its own, older Python (docs/decisions/094).
-IN_TRAINING := $(addprefix src/paceline/,checkpoint collect profiling storage training) $(wildcard src/paceline/*.py)
+IN_TRAINING := $(addprefix src/paceline/,checkpoint collect core profiling recorder storage training) $(wildcard src/paceline/*.py)
 
 UI := src/paceline/web/static/index.html
-UI_SOURCES := $(shell find ui/src ui/public -type f) ui/index.html ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
+UI_SOURCES := $(shell find ui/src ui/public -type f) src/paceline/core/texts/ui.json ui/index.html ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
 
-.PHONY: demo test test-mindspore venv-mindspore ui system lint bench-report clean help
+.PHONY: demo check unit check-ui style types types-in-training test accuracy fuzz mutation test-mindspore venv-mindspore ui ui-types system lint bench-report clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -27,6 +27,9 @@ ui/node_modules/.package-lock.json: ui/package-lock.json
 $(UI): ui/node_modules/.package-lock.json $(UI_SOURCES)
 	cd ui && npm run --silent build
 
+ui-types: $(STAMP) ## types of the UI from the server's OpenAPI document: ui/src/api/types.ts
+	$(BIN)/python scripts/write_api_types.py
+
 ui: $(UI) ## type-check and build the report and the server's pages
 
 demo: $(STAMP) $(UI) ## simulate a 16-card cluster with a fault nobody tells the reader about, and look at it
@@ -35,12 +38,30 @@ demo: $(STAMP) $(UI) ## simulate a 16-card cluster with a fault nobody tells the
 	$(BIN)/paceline show demo/run
 	$(BIN)/paceline diagnose demo/run
 
-test: $(STAMP) $(UI) system lint ## the whole suite
-	cd ui && npm test --silent
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+check: $(STAMP) ui/node_modules/.package-lock.json ## format, lint, types, unit tests: under two minutes, needs nothing of the machine
+	@$(MAKE) --no-print-directory -j2 --output-sync=target types-in-training types style unit check-ui
+
+unit: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 tests/unit
+
+check-ui: ui/node_modules/.package-lock.json
+	cd ui && npm run --silent lint && npm test --silent
+
+test: $(STAMP) $(UI) system check ## the whole suite: unit, integration, end to end
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/integration tests/e2e
+
+accuracy: $(STAMP) ## 200 simulated clusters: fails unless the true cause comes first in 97 %, no healthy one alarms
+	$(BIN)/python benchmarks/accuracy.py --check
+
+fuzz: $(STAMP) ## every property test with new random examples
+	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n 2 -m hypothesis
+
+mutation: $(STAMP) ## change formulas of metrics, replay and diagnosis: fails unless unit tests notice 85 % in each
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[mutation]'
+	$(BIN)/python scripts/mutation.py
 
 test-mindspore: venv-mindspore ## against the real MindSpore, in an environment of its own
-	$(MINDSPORE)/bin/python -m pytest -c tests_mindspore/pytest.ini tests_mindspore
+	$(MINDSPORE)/bin/python -m pytest -c tests/mindspore/pytest.ini tests/mindspore
 
 venv-mindspore: $(MINDSPORE)/.installed
 
@@ -59,16 +80,23 @@ system: ## what the tests need of the machine: a real sshd, openssl, ps, a brows
 	@command -v chromium >/dev/null && ls /usr/share/fonts/truetype/wqy >/dev/null 2>&1 || \
 	  { apt-get update -qq && apt-get install -y -qq chromium fonts-wqy-zenhei >/dev/null; }
 
-lint: $(STAMP) ## formatting, style, types, and the one-way road
+lint: style types types-in-training ## formatting, style, types, dependency order
+
+style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/mypy --python-version 3.10 --follow-imports silent $(IN_TRAINING)
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_words.py
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+types-in-training: $(STAMP)
+	$(BIN)/mypy --python-version 3.10 --cache-dir .mypy_cache/in_training --follow-imports silent $(IN_TRAINING)
 
 bench-report: $(STAMP) $(UI) venv-mindspore system ## us and the peers side by side: benchmarks/report.md (an hour)
 	@command -v rclone >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends rclone >/dev/null; }
 	$(BIN)/python benchmarks/report.py
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(MINDSPORE) demo paceline-report benchmarks/work ui/node_modules src/paceline/report/static src/paceline/web/static
+	rm -rf $(VENV) $(MINDSPORE) demo paceline-report benchmarks/work ui/node_modules src/paceline/output/static src/paceline/web/static

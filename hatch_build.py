@@ -10,7 +10,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 UI = Path("ui")
-BUNDLES = (Path("src/paceline/report/static/report.js"), Path("src/paceline/web/static/index.html"))
+BUNDLES = (Path("src/paceline/output/static/report.js"), Path("src/paceline/web/static/index.html"))
 
 
 class UiBuildHook(BuildHookInterface):  # type: ignore[type-arg]

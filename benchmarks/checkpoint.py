@@ -61,8 +61,12 @@ def main() -> None:
     os.environ["PACELINE_CACHE"] = str(WORK / "cache")
     if not PEER.exists():
         sys.exit(f"{PEER}: not there; make venv-mindspore installs it")
-    rows = [row for size, peer in ((options.size, True), (options.large, False)) if size
-            for row in run(size, options.rounds, peer=peer)]  # fmt: skip
+    rows = [
+        row
+        for size, peer in ((options.size, True), (options.large, False))
+        if size
+        for row in run(size, options.rounds, peer=peer)
+    ]
     missed = report(rows)
     shutil.rmtree(WORK, ignore_errors=True)
     if missed:
@@ -141,11 +145,11 @@ def middle(costs: list[Cost]) -> Cost:
 
 
 def strategy(ranks: int) -> bytes:
-    from paceline.checkpoint.layout import Layout
-    from paceline.checkpoint.strategy import Strategy, write_strategy
+    from paceline.checkpoint.strategy.strategy import Strategy, encode_strategy
+    from paceline.checkpoint.strategy.tensor_layout import TensorLayout
 
-    layouts = {name(i): Layout((ranks,), ((), (0,)) if i % 2 else ((0,), ())) for i in range(TENSORS)}
-    return write_strategy(Strategy((layouts,)), merged=False, as_json=False)
+    layouts = {name(i): TensorLayout((ranks,), ((), (0,)) if i % 2 else ((0,), ())) for i in range(TENSORS)}
+    return encode_strategy(Strategy((layouts,)), merged=False, as_json=False)
 
 
 def name(number: int) -> str:
@@ -154,7 +158,7 @@ def name(number: int) -> str:
 
 def write_source(mib: int) -> Path:
     """Four ranks; the contents repeat, which nothing here can make use of."""
-    from paceline.protobuf import bytes_field, bytes_head, number_field
+    from paceline.core.protobuf import bytes_field, bytes_head, number_field
 
     side = (mib << 20) // 4 // TENSORS // 4096
     pool = os.urandom(64 << 20)

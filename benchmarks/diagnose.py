@@ -100,11 +100,33 @@ def simulate(ranks: int, *, detail_ranks: int, layers: int = 16) -> Path:
     if not (target / ".paceline-truth.json").exists():
         shutil.rmtree(target, ignore_errors=True)
         subprocess.run(
-            [PACELINE, "simulate", str(target), "--hosts", str(ranks // 8), "--tp", "2", "--pp", "2", "--steps", "2",
-             "--layers", str(layers), "--micro-batches", str(layers), "--detail-ranks", str(detail_ranks), "--fault", FAULT,
-             "--seed", "3"],
-            check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [
+                PACELINE,
+                "simulate",
+                str(target),
+                "--hosts",
+                str(ranks // 8),
+                "--tp",
+                "2",
+                "--pp",
+                "2",
+                "--steps",
+                "2",
+                "--layers",
+                str(layers),
+                "--micro-batches",
+                str(layers),
+                "--detail-ranks",
+                str(detail_ranks),
+                "--fault",
+                FAULT,
+                "--seed",
+                "3",
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     return target
 
 

@@ -48,8 +48,15 @@ def compare(ranks: int, detail_ranks: int, peer: Path | None) -> None:
     shutil.rmtree(WORK / "cache", ignore_errors=True)
     everything = measure([sys.executable, "-c", LOAD_ALL, str(data)], env=environment)
     line(ranks, size, f"all tables ({size / everything.cpu:,.0f} MB per CPU s)", everything)
-    bare = measure([sys.executable, "-c", "import json,sys,pathlib\nfor p in pathlib.Path(sys.argv[1]).rglob("
-                    "'communication*.json'): json.loads(p.read_text())", str(data)])  # fmt: skip
+    bare = measure(
+        [
+            sys.executable,
+            "-c",
+            "import json,sys,pathlib\nfor p in pathlib.Path(sys.argv[1]).rglob("
+            "'communication*.json'): json.loads(p.read_text())",
+            str(data),
+        ]
+    )
     line(ranks, size, "bare json.loads of communication*", bare)
     if peer:
         output = WORK / f"peer-{ranks}"
@@ -76,10 +83,29 @@ def simulate(ranks: int, detail_ranks: int) -> Path:
         shutil.rmtree(target, ignore_errors=True)
         paceline = str(Path(sys.executable).parent / "paceline")
         subprocess.run(
-            [paceline, "simulate", str(target), "--hosts", str(ranks // 8), "--tp", "2", "--pp", "2", "--steps", "2",
-             "--layers", "16", "--micro-batches", "16", "--detail-ranks", str(detail_ranks), "--seed", "3"],
+            [
+                paceline,
+                "simulate",
+                str(target),
+                "--hosts",
+                str(ranks // 8),
+                "--tp",
+                "2",
+                "--pp",
+                "2",
+                "--steps",
+                "2",
+                "--layers",
+                "16",
+                "--micro-batches",
+                "16",
+                "--detail-ranks",
+                str(detail_ranks),
+                "--seed",
+                "3",
+            ],
             check=True,
-        )  # fmt: skip
+        )
     return target
 
 

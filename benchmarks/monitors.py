@@ -31,10 +31,15 @@ SAVE_EVERY = 50
 CALLBACKS = [
     {"type": "MFLossMonitor"},
     {"type": "SummaryMonitor", "collect_freq": 10},
-    {"type": "CheckpointMonitor", "prefix": "mlp", "save_checkpoint_steps": SAVE_EVERY, "keep_checkpoint_max": 2,
-     "async_save": True},
+    {
+        "type": "CheckpointMonitor",
+        "prefix": "mlp",
+        "save_checkpoint_steps": SAVE_EVERY,
+        "keep_checkpoint_max": 2,
+        "async_save": True,
+    },
     {"type": "ObsMonitor", "upload_sequence": SAVE_EVERY},
-]  # fmt: skip
+]
 
 
 def main() -> None:
@@ -124,8 +129,10 @@ def timed(call: Any) -> tuple[Spent, Any]:
 def tell(
     options: argparse.Namespace, plain: list[Spent], watched: list[Spent], blocked: dict[str, list[Spent]]
 ) -> float:
-    print(f"\n{options.megabytes} MB of weights, {3 * options.megabytes} MB per checkpoint; a checkpoint and an upload "
-          f"every {SAVE_EVERY} steps; {len(watched)} steps each way, {options.steps} at a time")  # fmt: skip
+    print(
+        f"\n{options.megabytes} MB of weights, {3 * options.megabytes} MB per checkpoint; a checkpoint and an upload "
+        f"every {SAVE_EVERY} steps; {len(watched)} steps each way, {options.steps} at a time"
+    )
     print(f"{'':32}{'ms per step':>12}{'worst ms':>11}{'share':>10}{'CPU ms':>10}{'share':>10}")
     for name, steps in (("step without monitors, median", plain), ("step with monitors, median", watched)):
         wall, cpu = (1e3 * statistics.median(each[column] for each in steps) for column in (0, 1))
@@ -138,8 +145,10 @@ def tell(
     total = Spent(*(sum(each[column] for each in watched) - in_all[column] for column in (0, 1)))
     for name, spent in rows.items():
         wall, cpu = sum(each.wall for each in spent), sum(each.cpu for each in spent)
-        print(f"{name:32}{1e3 * wall / len(spent):12.3f}{1e3 * max(spent).wall:11.2f}{100 * wall / total.wall:9.2f} %"
-              f"{1e3 * cpu / len(spent):10.3f}{100 * cpu / total.cpu:9.2f} %")  # fmt: skip
+        print(
+            f"{name:32}{1e3 * wall / len(spent):12.3f}{1e3 * max(spent).wall:11.2f}{100 * wall / total.wall:9.2f} %"
+            f"{1e3 * cpu / len(spent):10.3f}{100 * cpu / total.cpu:9.2f} %"
+        )
     return 100 * in_all.wall / total.wall
 
 

@@ -29,8 +29,8 @@ import torch.distributed as dist
 
 import paceline
 from paceline.profiling import Recorder
-from paceline.profiling.recorder.calls import Calls, plain_of
-from paceline.profiling.recorder.torch_hooks import TorchHooks
+from paceline.recorder.collective_calls import CollectivePatches, original_of
+from paceline.recorder.torch_hooks import TorchHooks
 
 STEP_MS = 5.0
 BLOCK = 4
@@ -86,7 +86,7 @@ def step_us(folder: Path, rounds: int = 30, steps: int = 1000) -> float:
         framework = TorchHooks.__new__(TorchHooks)
         framework._torch, framework._dist, framework._recorder = torch, dist, recorder
         framework._groups, framework._ranks = {}, {}
-        Calls(recorder, framework).watch(idle)
+        CollectivePatches(recorder, framework).wrap_module(idle)
         tensor = torch.zeros(1024)
 
         def with_recorder() -> None:
@@ -144,7 +144,7 @@ class Work:
 
     def run(self, recorder: Recorder | None) -> None:
         phase: Callable[[str], Any] = recorder.phase if recorder else lambda name: NOTHING
-        all_reduce = dist.all_reduce if recorder else plain_of(dist.all_reduce)
+        all_reduce = dist.all_reduce if recorder else original_of(dist.all_reduce)
         with phase("data_wait"):
             batch = self.batch
         with phase("forward_backward"):

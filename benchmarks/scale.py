@@ -182,11 +182,35 @@ def simulate(ranks: int, shape: Shape) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(
-        [PACELINE, "simulate", str(target), "--hosts", str(ranks // 8), "--tp", "2", "--pp", "2", "--layout", shape.layout,
-         "--steps", str(shape.steps), "--layers", str(shape.layers), "--micro-batches", str(shape.micro_batches),
-         "--detail-ranks", str(ranks // shape.detail), "--fault", FAULT, "--seed", "3"],
-        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [
+            PACELINE,
+            "simulate",
+            str(target),
+            "--hosts",
+            str(ranks // 8),
+            "--tp",
+            "2",
+            "--pp",
+            "2",
+            "--layout",
+            shape.layout,
+            "--steps",
+            str(shape.steps),
+            "--layers",
+            str(shape.layers),
+            "--micro-batches",
+            str(shape.micro_batches),
+            "--detail-ranks",
+            str(ranks // shape.detail),
+            "--fault",
+            FAULT,
+            "--seed",
+            "3",
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     return target
 
 

@@ -30,7 +30,7 @@ from measure import Cost, measure
 HERE = Path(__file__).parent
 WORK = HERE / "work" / "transfer"
 sys.path.insert(0, str(HERE.parent / "tests"))
-from storage.servers import S3Server  # noqa: E402
+from support.storage.servers import S3Server  # noqa: E402
 
 PEERS = ["boto3", "esdk-obs-python", "s3fs>=2026"]
 CLIENTS = ("paceline", "boto3", "esdk", "s3fs", "rclone")
@@ -39,7 +39,7 @@ TARGET = 0.9
 """Of the fastest client's speed."""
 Costs = dict[tuple[str, str], list[Cost]]
 """(client, way) → one per round."""
-OURS = "import sys; from paceline.storage.transfer import transfer; transfer(*sys.argv[1:]).raise_failures()"
+OURS = "import sys; from paceline.storage.transfer.transfer import transfer; transfer(*sys.argv[1:]).raise_failures()"
 """As a library, as the Python peers are used; the command adds 0.5 s to start."""
 
 
@@ -138,8 +138,10 @@ def report(case: Case, costs: Costs) -> list[str]:
     rounds = len(next(iter(costs.values())))
     busy = f"{os.getloadavg()[2]:.1f} processes wanted the {os.cpu_count()} cores"
     print(f"\n{case.name}: {case.files:,} files, {case.size / 1e6:,.0f} MB, best of {rounds}; {busy}")
-    print(f"{'client':10} {'way':5} {'wall s':>8} {'median s':>9} {'CPU s':>8} {'MB/s':>8} {'files/s':>9} "
-          f"{'of the fastest':>15}")  # fmt: skip
+    print(
+        f"{'client':10} {'way':5} {'wall s':>8} {'median s':>9} {'CPU s':>8} {'MB/s':>8} {'files/s':>9} "
+        f"{'of the fastest':>15}"
+    )
     best = {each: min(measured, key=lambda cost: cost.wall) for each, measured in costs.items()}
     missed = []
     for way in ("up", "down"):
@@ -147,8 +149,11 @@ def report(case: Case, costs: Costs) -> list[str]:
         for (client, each), cost in best.items():
             if each == way:
                 middle = median(cost.wall for cost in costs[client, way])
-                print(f"{client:10} {way:5} {cost.wall:8.1f} {middle:9.1f} {cost.cpu:8.1f} {case.size / cost.wall / 1e6:8.0f} "
-                      f"{case.files / cost.wall:9.0f} {fastest / cost.wall:15.0%}", flush=True)  # fmt: skip
+                print(
+                    f"{client:10} {way:5} {cost.wall:8.1f} {middle:9.1f} {cost.cpu:8.1f} {case.size / cost.wall / 1e6:8.0f} "
+                    f"{case.files / cost.wall:9.0f} {fastest / cost.wall:15.0%}",
+                    flush=True,
+                )
         if fastest / best["paceline", way].wall < TARGET:
             missed.append(f"{case.name} {way}")
     return missed
@@ -165,8 +170,14 @@ def write_case(name: str, files: int, size: int) -> Case:
 
 def rclone_remote(server: S3Server) -> dict[str, str]:
     prefix = "RCLONE_CONFIG_BENCH_"
-    return {f"{prefix}TYPE": "s3", f"{prefix}PROVIDER": "Other", f"{prefix}ENDPOINT": server.endpoint,
-            f"{prefix}ENV_AUTH": "true", f"{prefix}REGION": "us-east-1", "HOME": os.environ.get("HOME", "/root")}  # fmt: skip
+    return {
+        f"{prefix}TYPE": "s3",
+        f"{prefix}PROVIDER": "Other",
+        f"{prefix}ENDPOINT": server.endpoint,
+        f"{prefix}ENV_AUTH": "true",
+        f"{prefix}REGION": "us-east-1",
+        "HOME": os.environ.get("HOME", "/root"),
+    }
 
 
 def install_peers() -> Path:

@@ -89,8 +89,15 @@ def esdk_down(bucket: str, prefix: str, target: str) -> None:
 def _esdk() -> Any:
     from obs import ObsClient
 
-    return ObsClient(access_key_id=os.environ["AWS_ACCESS_KEY_ID"], secret_access_key=os.environ["AWS_SECRET_ACCESS_KEY"],
-                     server=ENDPOINT, signature="v4", region="us-east-1", path_style=True, long_conn_mode=True)  # fmt: skip
+    return ObsClient(
+        access_key_id=os.environ["AWS_ACCESS_KEY_ID"],
+        secret_access_key=os.environ["AWS_SECRET_ACCESS_KEY"],
+        server=ENDPOINT,
+        signature="v4",
+        region="us-east-1",
+        path_style=True,
+        long_conn_mode=True,
+    )
 
 
 def s3fs_up(source: str, bucket: str, prefix: str) -> None:

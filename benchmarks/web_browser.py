@@ -8,8 +8,14 @@ from dataclasses import dataclass
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 TIMES = 3
 SETTLE_MS = 2500
 """What a page may take to ask for everything and draw it, before the drawing is read off."""
@@ -86,9 +92,21 @@ _VIEWS = (
     View("step trace of 1,024 ranks", 1500, "ascend-1024", "steps", "[data-table] tbody tr"),
     View("communication of 1,024 ranks", 1500, "ascend-1024", "communication", "[data-table] tbody tr"),
     View("first view of 10,240 ranks", 3000, "cluster-10240", "overview", ".finding"),
-    View("heat map, 10,240 ranks", 50, "cluster-10240", "overview", ".map canvas",
-         _drawing(["paceline draw"], ".map canvas")),
-    View("matrix, 1,024 × 1,024", 50, "matrix-1024", "communication?tab=matrix", ".matrix canvas",
-         _drawing(["paceline cells", "paceline draw"], ".matrix canvas")),
+    View(
+        "heat map, 10,240 ranks",
+        50,
+        "cluster-10240",
+        "overview",
+        ".map canvas",
+        _drawing(["paceline draw"], ".map canvas"),
+    ),
+    View(
+        "matrix, 1,024 × 1,024",
+        50,
+        "matrix-1024",
+        "communication?tab=matrix",
+        ".matrix canvas",
+        _drawing(["paceline cells", "paceline draw"], ".matrix canvas"),
+    ),
     View("timeline, 5 M events", 300, "timeline-5m", "timeline?open=0-63", ".timeline canvas", _timeline),
-)  # fmt: skip
+)

@@ -1,8 +1,16 @@
-"""For all tests: Ctrl-C works in the programs they start."""
+"""For all tests: property tests that give the same result every time, and Ctrl-C that works in programs tests start."""
 
 from __future__ import annotations
 
+import os
 import signal
+
+from hypothesis import settings
+
+# `make test` must give the same result every time; `make fuzz` looks for new examples.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("random", print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 # Started in the background of a script, we inherit that SIGINT is ignored, and so would every program that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

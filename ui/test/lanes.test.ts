@@ -1,8 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { decodeColumns } from "../src/data/binary";
-import { laneList, layOut, parseRanks, visibleLanes, type RankLanes } from "../src/data/lanes";
+import { decodeColumns } from "../src/api/binaryColumns";
+import { laneList, layOut, parseRanks, visibleLanes, type RankLanes } from "../src/charts/timelineLanes";
 
-const lane = (index: number, rank: number, track: string, row = 0, recorded = false) => ({ index, rank, track, row, events: 1, recorded });
+const lane = (index: number, rank: number, track: string, row = 0, recorded = false) => ({
+  index,
+  rank,
+  track,
+  row,
+  events: 1,
+  recorded,
+});
 const ranks: RankLanes[] = [
   { rank: 0, summary: [lane(0, 0, "steps"), lane(1, 0, "computing")], recorded: [lane(2, 0, "Stream 1", 0, true)] },
   { rank: 1, summary: [lane(3, 1, "steps")], recorded: [] },
@@ -30,9 +37,16 @@ describe("lanes of a timeline", () => {
 
 describe("columns as bytes", () => {
   it("are used as they lie", () => {
-    const header = new TextEncoder().encode(JSON.stringify({
-      rows: 2, more: 3, columns: [{ name: "a", type: "f8", at: 0 }, { name: "b", type: "u1", at: 16, texts: ["x", null] }],
-    }));
+    const header = new TextEncoder().encode(
+      JSON.stringify({
+        rows: 2,
+        more: 3,
+        columns: [
+          { name: "a", type: "f8", at: 0 },
+          { name: "b", type: "u1", at: 16, texts: ["x", null] },
+        ],
+      }),
+    );
     const start = Math.ceil((8 + header.length) / 8) * 8;
     const bytes = new Uint8Array(start + 24);
     bytes.set(new TextEncoder().encode("PLC1"));

@@ -1,13 +1,41 @@
 import { describe, expect, it } from "vitest";
-import { binaryBytes, bytes, bytesColumn, duration, msColumn, percent, ranges, rate, signedPercent } from "../src/format/numbers";
+import {
+  binaryBytes,
+  bytes,
+  bytesColumn,
+  duration,
+  durationChange,
+  msColumn,
+  percent,
+  ranges,
+  rate,
+  signedPercent,
+  speedup,
+} from "../src/i18n/numbers";
 
 describe("numbers carry units and no more digits than they deserve", () => {
   it.each([
-    [412.345, "412 ms"], [41.23, "41.2 ms"], [4.123, "4.12 ms"], [0.0123, "12.3 µs"], [12_345, "12.3 s"], [0, "0 ms"], [NaN, "–"],
+    [412.345, "412 ms"],
+    [41.23, "41.2 ms"],
+    [4.123, "4.12 ms"],
+    [0.0123, "12.3 µs"],
+    [12_345, "12.3 s"],
+    [0, "0 ms"],
+    [NaN, "–"],
   ])("duration(%s) = %s", (ms, text) => expect(duration(ms)).toBe(text));
 
-  it.each([[999, "999 B"], [1000, "1.00 KB"], [25_165_824, "25.2 MB"], [1.924e12, "1.92 TB"]])("bytes(%s) = %s", (size, text) =>
-    expect(bytes(size)).toBe(text));
+  it("two step times share their unit", () => {
+    expect(durationChange(412, 351)).toBe("412 → 351 ms");
+    expect(durationChange(12_345, 9_000)).toBe("12.3 s → 9,000 ms");
+    expect(speedup(1.174)).toBe("1.17");
+  });
+
+  it.each([
+    [999, "999 B"],
+    [1000, "1.00 KB"],
+    [25_165_824, "25.2 MB"],
+    [1.924e12, "1.92 TB"],
+  ])("bytes(%s) = %s", (size, text) => expect(bytes(size)).toBe(text));
 
   it("packet sizes are powers of two", () => {
     expect(binaryBytes(512)).toBe("512 B");

@@ -47,7 +47,11 @@ describe("the visible part of a matrix", () => {
   });
 
   it("never leaves the matrix", () => {
-    expect(move(around({ column: 3, row: 1020 }, 1024, 32), 1024, -100, 100)).toEqual({ span: 32, column: 0, row: 992 });
+    expect(move(around({ column: 3, row: 1020 }, 1024, 32), 1024, -100, 100)).toEqual({
+      span: 32,
+      column: 0,
+      row: 992,
+    });
     expect(zoom(whole(8), 8, 10, { column: 0, row: 0 })).toEqual(whole(8));
   });
 });

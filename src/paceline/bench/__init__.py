@@ -1,1 +1,1 @@
-"""Benchmarks: a job run several times, its result files scored, compared, reported, remembered and sent."""
+"""Benchmarks: run a job several times and at several sizes, score, compare, report, keep a history, send results."""

@@ -1,18 +1,18 @@
-"""Is it better or worse than the baseline, or only noise?
+"""Compare a result with a baseline: better, worse, or within noise.
 
     noise  = t · sqrt(s1² / n1 + s2² / n2)      s, n: deviation and number of repetitions of each side
     real   = |after - before| > noise  and  > 1 % of before
 
-t is Student's for 95 % and n1 + n2 - 2 degrees of freedom. A side that was run once borrows the other's deviation; when
-both were, nothing is known of their noise and 3 % of the value is taken.
+t is Student's for 95 % and n1 + n2 - 2 degrees of freedom. A side that was run once gets the other's deviation; when
+both were run once, their noise is unknown and 3 % of the value is assumed.
 """
 
 from __future__ import annotations
 
 import math
 
-from paceline.bench.result import Comparison, Measurement, Result, SpreadPart
-from paceline.errors import UsageError
+from paceline.bench.result import BaselineComparison, BenchResult, Measurement, SpreadPart
+from paceline.core.errors import UsageError
 
 EFFECT_FLOOR = 0.01
 UNKNOWN_NOISE = 0.03
@@ -20,10 +20,10 @@ _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.22
 _STUDENT_MANY = 2.0
 
 
-def compare(result: Result, baseline: Result, called: str) -> tuple[Comparison, ...]:
-    """Throughput of every size both have, and accuracy; a higher value is a better one."""
+def compare(result: BenchResult, baseline: BenchResult, called: str) -> tuple[BaselineComparison, ...]:
+    """Throughput and accuracy of every size that both have; higher is better."""
     before = {(each.ranks, each.nodes): each for each in baseline.measurements}
-    found: list[Comparison] = []
+    found: list[BaselineComparison] = []
     for after in result.measurements:
         known = before.get((after.ranks, after.nodes))
         if known is not None:
@@ -31,13 +31,13 @@ def compare(result: Result, baseline: Result, called: str) -> tuple[Comparison, 
     if not found:
         sizes = ", ".join(str(each.ranks) for each in baseline.measurements)
         raise UsageError(
-            f"{called}: a baseline of {sizes} rank(s); this run has none of that size",
-            hint="compare runs of the same number of ranks",
+            f"{called}: the baseline has {sizes} rank(s); this run has no such size",
+            hint="compare runs with the same number of ranks",
         )
     return tuple(found)
 
 
-def _of_size(before: Measurement, after: Measurement, called: str) -> list[Comparison]:
+def _of_size(before: Measurement, after: Measurement, called: str) -> list[BaselineComparison]:
     size = f"{after.ranks} rank{'s' if after.ranks > 1 else ''}"
     found = [_compared(before.throughput, after.throughput, f"throughput, {size}", called)]
     if before.accuracy is not None and after.accuracy is not None:
@@ -45,10 +45,10 @@ def _of_size(before: Measurement, after: Measurement, called: str) -> list[Compa
     return found
 
 
-def _compared(before: SpreadPart, after: SpreadPart, metric: str, called: str) -> Comparison:
+def _compared(before: SpreadPart, after: SpreadPart, metric: str, called: str) -> BaselineComparison:
     change, expected = after.mean - before.mean, noise(before, after)
     real = abs(change) > max(expected, EFFECT_FLOOR * abs(before.mean))
-    return Comparison(
+    return BaselineComparison(
         baseline=called,
         metric=metric,
         before=before.mean,
@@ -60,7 +60,7 @@ def _compared(before: SpreadPart, after: SpreadPart, metric: str, called: str) -
 
 
 def noise(before: SpreadPart, after: SpreadPart) -> float:
-    """How far apart two means may be by chance."""
+    """How much two means may differ by chance."""
     known = [side.deviation for side in (before, after) if side.deviation is not None]
     if not known:
         return UNKNOWN_NOISE * abs(before.mean)

@@ -1,8 +1,8 @@
-"""What a run took: power and use of the cards, sampled while it ran.
+"""Power, energy and utilisation of the cards, sampled while a run is measured.
 
 average_power       = energy / time, W          max_power = the highest sample, W
 energy_consumption  = integral of the power over the run, J (trapezoids between samples)
-resource_util_ratio = mean use of the cards, 0 to 1
+resource_util_ratio = mean utilisation of the cards, 0 to 1
 efficientcy         = samples per joule = throughput / average_power
 """
 
@@ -15,26 +15,26 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from types import TracebackType
 
-from paceline.bench.meters import Meter, Reading, find_meter
+from paceline.bench.power_meters import PowerMeter, PowerReading, find_meter
 from paceline.bench.result import EnergyPart
 
 INTERVAL = 1.0
 
 
 @dataclass
-class Sampler:
-    """Samples in a thread of its own between entering and leaving; does nothing where there is no meter."""
+class PowerSampler:
+    """A context manager that samples in its own thread; does nothing where there is no meter."""
 
     interval: float = INTERVAL
-    meter: Meter | None = field(default_factory=find_meter)
+    meter: PowerMeter | None = field(default_factory=find_meter)
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._samples: list[tuple[float, Reading]] = []
+        self._samples: list[tuple[float, PowerReading]] = []
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Sampler:
+    def __enter__(self) -> PowerSampler:
         if self.meter is not None:
             self._thread = threading.Thread(target=self._watch, name="paceline-energy", daemon=True)
             self._thread.start()
@@ -46,7 +46,7 @@ class Sampler:
             self._thread.join()
 
     def energy(self) -> EnergyPart:
-        """What was measured so far."""
+        """Summary of the samples so far."""
         return summary(self.meter.name if self.meter else None, self._samples)
 
     def _watch(self) -> None:
@@ -62,7 +62,7 @@ class Sampler:
             self._samples.append((self.clock(), last))
 
 
-def summary(source: str | None, samples: list[tuple[float, Reading]]) -> EnergyPart:
+def summary(source: str | None, samples: list[tuple[float, PowerReading]]) -> EnergyPart:
     if not samples:
         return EnergyPart(source=source)
     powers = [(at, reading.power) for at, reading in samples if reading.power is not None]

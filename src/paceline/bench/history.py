@@ -1,7 +1,6 @@
-"""All benchmark results of this user, kept: one file each below $XDG_DATA_HOME/paceline/bench.
+"""History of benchmark results: one file each below $XDG_DATA_HOME/paceline/bench.
 
-A result is written beside its place and renamed into it, and never changed afterwards: a killed process leaves a result
-whole or not there, and nobody has to wait for anybody.
+A result is written atomically and never changed afterwards, so that no lock is needed.
 """
 
 from __future__ import annotations
@@ -11,39 +10,39 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.bench.result import Result, encode, read_result
-from paceline.errors import FormatError, UsageError
-from paceline.whole import write_whole
+from paceline.bench.result import BenchResult, encode, read_result
+from paceline.core.atomic_write import atomic_write_text
+from paceline.core.errors import FormatError, UsageError
 
 _SAFE = re.compile(r"[A-Za-z0-9_.+-]{1,150}")
 
 
 @dataclass(frozen=True)
-class History:
-    """Results in the order they were made, and what could not be read."""
+class BenchHistory:
+    """Results in the order of their runs, and warnings about files that could not be read."""
 
-    results: tuple[Result, ...]
+    results: tuple[BenchResult, ...]
     warnings: tuple[str, ...] = ()
 
 
-def usual_place() -> Path:
+def default_history_directory() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "paceline" / "bench"
 
 
-def remember(result: Result, place: Path | None = None) -> Path:
-    """Keep a result; the same one twice is kept once."""
+def save_result(result: BenchResult, place: Path | None = None) -> Path:
+    """Store a result; storing it twice changes nothing."""
     if not _SAFE.fullmatch(result.id):
-        raise FormatError(f"a result called {result.id[:60]!r} cannot be kept under that name")
-    target = (place or usual_place()) / f"{result.id}.json"
+        raise FormatError(f"result id {result.id[:60]!r} cannot be used as a file name")
+    target = (place or default_history_directory()) / f"{result.id}.json"
     if not target.exists():
-        write_whole(target, encode(result))
+        atomic_write_text(target, encode(result))
     return target
 
 
-def recall(place: Path | None = None, *, name: str | None = None) -> History:
-    """All results, or those of one benchmark; names of files begin with their time."""
+def load_history(place: Path | None = None, *, name: str | None = None) -> BenchHistory:
+    """All results, or those of one benchmark; file names begin with the time of the run."""
     results, warnings = [], []
-    for path in sorted((place or usual_place()).glob("[!.]*.json")):
+    for path in sorted((place or default_history_directory()).glob("[!.]*.json")):
         try:
             result = read_result(path)
         except FormatError as error:
@@ -51,12 +50,12 @@ def recall(place: Path | None = None, *, name: str | None = None) -> History:
             continue
         if name is None or result.name == name:
             results.append(result)
-    return History(tuple(results), tuple(warnings))
+    return BenchHistory(tuple(results), tuple(warnings))
 
 
-def last(name: str, place: Path | None = None) -> Result:
-    """The newest result of a benchmark that ended well."""
-    known = [result for result in recall(place, name=name).results if result.result == "OK"]
+def latest_result(name: str, place: Path | None = None) -> BenchResult:
+    """The newest successful result of a benchmark."""
+    known = [result for result in load_history(place, name=name).results if result.result == "OK"]
     if not known:
-        raise UsageError(f"{name}: nothing of that name was benchmarked here", hint="paceline bench history lists all")
+        raise UsageError(f"no benchmark named {name} in the history", hint="paceline bench history lists all")
     return known[-1]

@@ -1,4 +1,4 @@
-"""One number in one file, as workloads leave it: plain text, or a JSON number or object."""
+"""Read a file that holds one number: plain text, a JSON number, or a JSON object with a known key."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import math
 import re
 from pathlib import Path
 
-from paceline.errors import FormatError
+from paceline.core.errors import FormatError
 
 LARGEST = 64 * 1024
-"""Bytes; a number is shorter."""
+"""Bytes."""
 THROUGHPUT_KEYS = ("throughput", "throughput_ratio", "samples_per_second", "value")
 ACCURACY_KEYS = ("accuracy", "acc", "value")
 COUNT_KEYS = ("ranksize", "rank_size", "world_size", "value")
@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def read_number(path: Path, keys: tuple[str, ...], *, lowest: float = 0.0) -> float:
-    """The finite number a file holds, not below `lowest`; of a JSON object the first of these keys it has."""
+    """A finite number, not below `lowest`; of a JSON object, the first of these keys it has."""
     number = parse_number(_text(path), keys, path)
     if number < lowest:
         raise FormatError(f"{path}: {number} is less than {lowest:g}", file=path)
@@ -29,7 +29,7 @@ def read_count(path: Path) -> int:
     """A whole number of at least one."""
     number = read_number(path, COUNT_KEYS, lowest=1)
     if not number.is_integer() or number > 100_000:
-        raise FormatError(f"{path}: {number} is no number of ranks", file=path)
+        raise FormatError(f"{path}: {number} is not a number of ranks", file=path)
     return int(number)
 
 
@@ -42,7 +42,7 @@ def parse_number(text: str, keys: tuple[str, ...], path: Path) -> float:
     """
     found = text.strip()
     if not found:
-        raise FormatError(f"{path}: is empty; whoever wrote it was stopped before it was done", file=path)
+        raise FormatError(f"{path}: is empty; the process that wrote it was stopped too early", file=path)
     if found[0] in '{"':
         found = _of_json(found, keys, path)
     if not _PLAIN.fullmatch(found):
@@ -73,7 +73,7 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
     except FileNotFoundError as error:
-        raise FormatError(f"{path}: is missing", file=path) from error
+        raise FormatError(f"{path}: not found", file=path) from error
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror}", file=path) from error
     if len(data) > LARGEST:

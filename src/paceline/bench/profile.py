@@ -1,4 +1,4 @@
-"""What the recording of a run says: where a step's time goes, and the diagnosis."""
+"""Diagnose the recorded run of a benchmark: step shares and findings."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from pathlib import Path
 
 import paceline
 from paceline.bench.result import ProfilePart
-from paceline.errors import PacelineError
+from paceline.core.errors import PacelineError
 
 
-def examine(source: Path) -> tuple[ProfilePart | None, tuple[str, ...]]:
-    """None, and why, when the recording cannot be read: the measurement is good without it."""
+def diagnose_profile(source: Path) -> tuple[ProfilePart | None, tuple[str, ...]]:
+    """None, and a warning, when the recording cannot be read: the measurement is valid without it."""
     # The engine takes half a second to load, which only recorded runs need.
-    from paceline.advice.engine import diagnose
-    from paceline.advice.present import as_json, title
-    from paceline.analysis.steps import step_shares
+    from paceline.diagnosis.diagnose import examine as examine_run
+    from paceline.diagnosis.render import in_words, title
+    from paceline.metrics.rank_performance import rank_performance
+    from paceline.metrics.steps import shares_of
 
     try:
         with paceline.open(source) as run:
-            diagnosis = diagnose(run)
-            shares = step_shares(run, tuple(diagnosis.run["steps"]))
+            examination = examine_run(run)
+            shares = shares_of(rank_performance(run).rank_means)
     except PacelineError as error:
         return None, (f"the profile could not be diagnosed: {error}",)
     part = ProfilePart(
         source=str(source),
-        step_ms=diagnosis.run["step_ms"]["median"],
+        step_ms=examination.run.step_ms.median,
         shares=shares,
-        diagnosis=as_json(diagnosis, "en"),
-        titles_zh=tuple(title(finding, "zh") for finding in diagnosis.findings),
+        diagnosis=in_words(examination, "en"),
+        titles_zh=tuple(title(finding, "zh") for finding in examination.findings),
     )
     return part, ()

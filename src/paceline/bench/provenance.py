@@ -1,4 +1,4 @@
-"""What was measured, where and how: enough to run it again."""
+"""Provenance of a benchmark: versions, machine, commit and configuration, enough to run it again."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from paceline import __version__
 from paceline.bench.result import EnergyPart, Provenance
 
 BUSY = 0.75
-"""Processes that want to run, per core, from which on a benchmark is disturbed."""
+"""Load per core from which on other work disturbs a benchmark."""
 _FRAMEWORKS = ("torch", "torch-npu", "mindspore", "tensorflow", "numpy")
 
 
 def provenance(config: Path, code: Path, energy: EnergyPart) -> Provenance:
-    """Versions are asked of the installed packages, without importing them."""
+    """Versions come from package metadata, without importing the packages."""
     return Provenance(
         paceline=__version__,
         python=platform.python_version(),
@@ -37,22 +37,22 @@ def provenance(config: Path, code: Path, energy: EnergyPart) -> Provenance:
 
 
 def cores() -> int | None:
-    """Those this process may use, which is what a container has."""
+    """Cores this process may use, which is what a container has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count()
 
 
-def busy_with_others() -> str | None:
-    """Why this machine's numbers may be too low, if it has other work to do when a benchmark begins."""
+def busy_machine_warning() -> str | None:
+    """A warning if this machine is busy with other work when a benchmark begins."""
     if not hasattr(os, "getloadavg"):
         return None
     load, own = os.getloadavg()[0], cores() or 1
     if load < BUSY * own:
         return None
     return (
-        f"this machine was busy with other work when the benchmark began (load {load:.1f} on {own} cores): "
-        "throughput is lower and less steady than it could be"
+        f"this machine was busy when the benchmark began (load {load:.1f} on {own} cores): "
+        "throughput may be too low and vary more"
     )
 
 

@@ -1,12 +1,12 @@
-"""The result of a benchmark, schema "paceline.bench/1": one for every backend, written, read, sent and remembered.
+"""The result of a benchmark, schema "paceline.bench/1", the same for every backend.
 
-The documented fields of ais-bench's result stand at the top, filled with what was measured or null:
+The fields that ais-bench documents are at the top level; null where nothing was measured:
 
     throughput_ratio      samples/s, mean over the repetitions of the largest size
     accuracy              mean over the repetitions
     prepare_*_time        checking, uploading, submitting          total_*_time  everything
-    proc_*_time           the job, as its backend tells            dataload_*_time  as the workload tells (phases.json)
-    power, energy, use    see energy.py
+    proc_*_time           the job, from its backend                dataload_*_time  from the workload (phases.json)
+    power, energy, utilisation    see energy.py
 
 All times are ISO 8601 with their zone.
 """
@@ -15,21 +15,22 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from paceline.errors import FormatError
+from paceline.core.errors import FormatError
+from paceline.diagnosis.finding import Diagnosis
 
 LARGEST = 16 << 20
 Mode = Literal["cluster", "single_server"]
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A mapping inside the result; fields of later versions are passed over."""
+class ResultPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A mapping inside the result; unknown fields of later versions are ignored."""
 
 
-class Times(Part, frozen=True):
+class RunTimes(ResultPart, frozen=True):
     prepare_start_time: str | None = None
     prepare_end_time: str | None = None
     dataload_start_time: str | None = None
@@ -38,8 +39,8 @@ class Times(Part, frozen=True):
     proc_end_time: str | None = None
 
 
-class EnergyPart(Part, frozen=True):
-    """Made by energy.py; null where nothing on that machine tells."""
+class EnergyPart(ResultPart, frozen=True):
+    """From energy.py; null where the machine has no meter."""
 
     source: str | None = None
     samples: int = 0
@@ -50,7 +51,7 @@ class EnergyPart(Part, frozen=True):
     resource_util_ratio: float | None = None
 
 
-class Repetition(Part, frozen=True):
+class Repetition(ResultPart, frozen=True):
     """One run of the job."""
 
     job_id: str
@@ -59,12 +60,12 @@ class Repetition(Part, frozen=True):
     throughput_list: tuple[float, ...]
     accuracy_list: tuple[float, ...]
     cards: tuple[tuple[float, ...], ...]
-    """Every card's own throughput, by node."""
-    times: Times = Times()
+    """Throughput of every card, by node."""
+    times: RunTimes = RunTimes()
     energy: EnergyPart = EnergyPart()
 
 
-class SpreadPart(Part, frozen=True):
+class SpreadPart(ResultPart, frozen=True):
     count: int
     mean: float
     deviation: float | None
@@ -72,8 +73,8 @@ class SpreadPart(Part, frozen=True):
     most: float
 
 
-class OutlierPart(Part, frozen=True):
-    """A rank, node or repetition that is not like its peers."""
+class OutlierPart(ResultPart, frozen=True):
+    """A rank, node or repetition that differs from its peers."""
 
     kind: Literal["rank", "node", "run"]
     name: str
@@ -81,28 +82,28 @@ class OutlierPart(Part, frozen=True):
     peers: float
     percent: float
     runs: int
-    """In how many repetitions it stood out."""
+    """In how many repetitions it was an outlier."""
 
 
-class ProfilePart(Part, frozen=True):
-    """What the profile of this size says."""
+class ProfilePart(ResultPart, frozen=True):
+    """Step time and diagnosis of the recorded run of a size."""
 
     source: str
     step_ms: float | None
     shares: dict[str, float]
     """Part of the step → share of it; see `paceline diagnose`."""
-    diagnosis: dict[str, Any] | None
+    diagnosis: Diagnosis | None
     """Schema paceline.diagnosis/1, English; null when it could not be made, and why is in the warnings."""
     titles_zh: tuple[str, ...] = ()
 
 
-class Measurement(Part, frozen=True):
-    """One size of the job, repeated."""
+class Measurement(ResultPart, frozen=True):
+    """All repetitions of one size of the job."""
 
     ranks: int
     nodes: int
     per_rank: float
-    """Samples per second of one rank, mean over all and over the repetitions."""
+    """Samples per second per rank, mean over ranks and repetitions."""
     throughput: SpreadPart
     accuracy: SpreadPart | None
     repetitions: tuple[Repetition, ...]
@@ -112,8 +113,8 @@ class Measurement(Part, frozen=True):
     profile: ProfilePart | None = None
 
 
-class Loss(Part, frozen=True):
-    """Where the time went that the larger size lost, in ms of a step."""
+class ScalingLoss(ResultPart, frozen=True):
+    """Which parts of a step grew from the smallest size to this one, in ms per step."""
 
     ranks: int
     against: int
@@ -124,8 +125,8 @@ class Loss(Part, frozen=True):
     sentences_zh: tuple[str, ...]
 
 
-class Comparison(Part, frozen=True):
-    """Against a baseline; noise as explained in baseline.py."""
+class BaselineComparison(ResultPart, frozen=True):
+    """One metric compared with a baseline; noise as defined in baseline.py."""
 
     baseline: str
     metric: str
@@ -136,7 +137,7 @@ class Comparison(Part, frozen=True):
     verdict: Literal["better", "worse", "same"]
 
 
-class Provenance(Part, frozen=True):
+class Provenance(ResultPart, frozen=True):
     """What was measured, where and how."""
 
     paceline: str
@@ -153,7 +154,7 @@ class Provenance(Part, frozen=True):
     config_sha256: str
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, tag="paceline.bench/1", tag_field="schema"):
+class BenchResult(msgspec.Struct, frozen=True, kw_only=True, tag="paceline.bench/1", tag_field="schema"):
     id: str
     name: str
     result: Literal["OK", "FAILED"]
@@ -177,8 +178,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, tag="paceline.bench/1", 
     total_end_time: str | None
 
     measurements: tuple[Measurement, ...]
-    losses: tuple[Loss, ...] = ()
-    comparisons: tuple[Comparison, ...] = ()
+    losses: tuple[ScalingLoss, ...] = ()
+    comparisons: tuple[BaselineComparison, ...] = ()
     provenance: Provenance
     warnings: tuple[str, ...] = ()
 
@@ -188,14 +189,26 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, tag="paceline.bench/1", 
 
 
 _DOCUMENTED = (
-    "accuracy", "average_power", "dataload_end_time", "dataload_start_time", "efficientcy", "energy_consumption",
-    "max_power", "prepare_end_time", "prepare_start_time", "proc_end_time", "proc_start_time", "resource_util_ratio",
-    "throughput_ratio", "total_end_time", "total_start_time",
-)  # fmt: skip
+    "accuracy",
+    "average_power",
+    "dataload_end_time",
+    "dataload_start_time",
+    "efficientcy",
+    "energy_consumption",
+    "max_power",
+    "prepare_end_time",
+    "prepare_start_time",
+    "proc_end_time",
+    "proc_start_time",
+    "resource_util_ratio",
+    "throughput_ratio",
+    "total_end_time",
+    "total_start_time",
+)
 
 
-def train_result_info(result: Result) -> dict[str, str | float | None]:
-    """The documented object with the documented types: scores as text, times as "YYYY-mm-dd HH:MM:SS" (UTC)."""
+def train_result_info(result: BenchResult) -> dict[str, str | float | None]:
+    """ais-bench's object with its types: scores as text, times as "YYYY-mm-dd HH:MM:SS" (UTC)."""
     info: dict[str, str | float | None] = {}
     for name in _DOCUMENTED:
         value = getattr(result, name)
@@ -207,28 +220,28 @@ def train_result_info(result: Result) -> dict[str, str | float | None]:
     return info
 
 
-def encode(result: Result) -> str:
+def encode(result: BenchResult) -> str:
     return msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"
 
 
-def decode(data: bytes, called: str) -> Result:
-    """A result from outside: checked before anything of it is believed."""
+def decode(data: bytes, called: str) -> BenchResult:
+    """Decode and validate a result; `called` names it in errors."""
     if len(data) > LARGEST:
-        raise FormatError(f"{called}: is larger than {LARGEST:,} bytes; not a benchmark result")
+        raise FormatError(f"{called}: larger than {LARGEST:,} bytes, not a benchmark result")
     try:
-        result = msgspec.json.decode(data, type=Result)
+        result = msgspec.json.decode(data, type=BenchResult)
     except (msgspec.DecodeError, RecursionError) as error:
         raise FormatError(f"{called}: not a benchmark result (paceline.bench/1): {error}") from error
     if not all(each.repetitions and each.ranks > 0 for each in result.measurements) or not result.measurements:
-        raise FormatError(f"{called}: a benchmark result without a measurement")
+        raise FormatError(f"{called}: the benchmark result has no measurement")
     for name in _DOCUMENTED:
         value = getattr(result, name)
-        if isinstance(value, str) and as_moment(value) is None:
-            raise FormatError(f"{called}: {name}: {value[:60]!r} is no time")
+        if isinstance(value, str) and parse_iso_time(value) is None:
+            raise FormatError(f"{called}: {name}: {value[:60]!r} is not a time")
     return result
 
 
-def read_result(path: Path) -> Result:
+def read_result(path: Path) -> BenchResult:
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
@@ -237,10 +250,10 @@ def read_result(path: Path) -> Result:
     return decode(data, str(path))
 
 
-def as_moment(text: str) -> str | None:
-    """A time as others write it, as ISO 8601 with its zone (this machine's, when it names none); None when it is none.
+def parse_iso_time(text: str) -> str | None:
+    """A time in ISO 8601 with its zone (this machine's, if it has none); None for other texts.
 
-    >>> as_moment("2026-11-17T02:24:27Z")
+    >>> parse_iso_time("2026-11-17T02:24:27Z")
     '2026-11-17T02:24:27+00:00'
     """
     try:
@@ -250,10 +263,10 @@ def as_moment(text: str) -> str | None:
         return None
 
 
-def moment(seconds: float | None) -> str | None:
+def to_iso_time(seconds: float | None) -> str | None:
     """Seconds since 1970 as ISO 8601.
 
-    >>> moment(0.5)
+    >>> to_iso_time(0.5)
     '1970-01-01T00:00:00.500+00:00'
     """
     if seconds is None:

@@ -1,10 +1,10 @@
-"""The files a benchmarked training leaves behind: throughput of every card, accuracy, number of ranks.
+"""Read the result files of a benchmarked training: throughput of every card, accuracy, number of ranks.
 
     cluster         throughput_{rank}.json  accuracy.json            ranksize.json   one number each
     single server   {node}/throughput_{card}.json  accuracy_{node}.json  ranksize.json   every node trained alone
-    offline         throughput_rank_{rank}  eval_acc.log             (the number of ranks is told)
+    offline         throughput_rank_{rank}  eval_acc.log             (the number of ranks is given)
 
-All that is missing or broken is named at once: a sum over the files that happen to be there is a wrong result.
+All missing and broken files are reported at once: a sum over the files that exist would be a wrong score.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from paceline.bench.number_file import ACCURACY_KEYS, THROUGHPUT_KEYS, read_count, read_number
-from paceline.errors import FormatError, PacelineError, UsageError
-from paceline.storage.location import is_remote, parse
+from paceline.core.errors import FormatError, PacelineError, UsageError
+from paceline.storage.url import is_remote, parse_url
 
 _THROUGHPUT = re.compile(r"throughput_(?:rank_)?(\d{1,5})(?:\.json)?")
-_WANTED = re.compile(r"(?:\d{1,5}/)?(?:throughput_(?:rank_)?\d+(?:\.json)?|accuracy(?:_\d+)?\.json|ranksize\.json|"
-                     r"eval_acc\.log|phases\.json)")  # fmt: skip
+_WANTED = re.compile(
+    r"(?:\d{1,5}/)?(?:throughput_(?:rank_)?\d+(?:\.json)?|accuracy(?:_\d+)?\.json|ranksize\.json|"
+    r"eval_acc\.log|phases\.json)"
+)
 _MOST_NAMED = 8
 _Value = TypeVar("_Value")
 
@@ -38,7 +40,7 @@ class ResultError(PacelineError):
 
 @dataclass(frozen=True)
 class NodeResult:
-    """What one node (or the cluster as a whole) achieved."""
+    """Throughput and accuracy of one node, or of the whole cluster."""
 
     name: str
     throughputs: tuple[float, ...]
@@ -47,25 +49,27 @@ class NodeResult:
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultSet:
     nodes: tuple[NodeResult, ...]
     single_server: bool
     warnings: tuple[str, ...] = ()
 
 
 @contextmanager
-def at_hand(where: str | Path) -> Iterator[Path]:
-    """A result directory on this machine; of a remote one only the result files are fetched, for as long as needed."""
+def local_results(where: str | Path) -> Iterator[Path]:
+    """A local result directory; of a remote one, the result files in a temporary directory."""
     if not is_remote(where):
-        path = Path(parse(where).path)
+        path = Path(parse_url(where).path)
         if not path.is_dir():
-            raise UsageError(f"{path}: no such directory", hint="give the directory the training wrote its results to")
+            raise UsageError(
+                f"{path}: directory not found", hint="give the directory the training wrote its results to"
+            )
         yield path
         return
-    from paceline.storage.transfer import Options, transfer
+    from paceline.storage.transfer.transfer import TransferOptions, transfer
 
     with TemporaryDirectory(prefix="paceline-bench-") as temporary:
-        report = transfer(str(where), temporary, Options(rule=is_result_file))
+        report = transfer(str(where), temporary, TransferOptions(file_filter=is_result_file))
         report.raise_failures()
         yield Path(temporary)
 
@@ -74,61 +78,63 @@ def is_result_file(key: str) -> bool:
     return bool(_WANTED.fullmatch(key))
 
 
-def read_cluster(where: Path, *, ranks: int | None = None, accuracy: bool = True) -> Results:
-    """One training over all ranks; `ranks` is what ranksize.json would say."""
+def read_cluster(where: Path, *, ranks: int | None = None, accuracy: bool = True) -> ResultSet:
+    """One training over all ranks; `ranks` is the number expected in ranksize.json."""
     problems = _Problems(where)
     if any(where.glob("throughput_rank_*")):
         return _read_offline(where, problems, ranks, accuracy)
-    told = problems.value(read_count, where / "ranksize.json") if not ranks or _has(where, "ranksize.json") else None
-    if ranks and told and told != ranks:
-        problems.add(f"ranksize.json: says {told}, but there were {ranks} ranks")
-    count = ranks or told
+    declared = (
+        problems.value(read_count, where / "ranksize.json") if not ranks or _has(where, "ranksize.json") else None
+    )
+    if ranks and declared and declared != ranks:
+        problems.add(f"ranksize.json: {declared}, but the job had {ranks} ranks")
+    count = ranks or declared
     found = _cards(where) if count is None else range(count)
     values = [problems.value(_throughput, where / f"throughput_{rank}.json") for rank in found]
     if not values:
-        problems.add("throughput_0.json: is missing")
+        problems.add("throughput_0.json: not found")
     precision = problems.value(_accuracy, where / "accuracy.json") if accuracy else None
     problems.raise_any()
     node = NodeResult("cluster", tuple(value for value in values if value is not None), precision)
-    return Results((node,), False, _left_over(where, len(values)))
+    return ResultSet((node,), False, _left_over(where, len(values)))
 
 
-def read_single_servers(where: Path, *, nodes: int | None = None, accuracy: bool = True) -> Results:
-    """Every node trained alone; how many cards it has is counted, and checked against ranksize.json."""
+def read_single_servers(where: Path, *, nodes: int | None = None, accuracy: bool = True) -> ResultSet:
+    """Every node trained alone; its cards are counted and checked against ranksize.json."""
     problems = _Problems(where)
     names = [str(node) for node in range(nodes)] if nodes else _node_names(where)
     if not names:
-        problems.add("0/throughput_0.json: is missing; no node has a directory of its own")
+        problems.add("0/throughput_0.json: not found; no node has its own directory")
     cards_of_all = problems.value(read_count, where / "ranksize.json") if _has(where, "ranksize.json") else None
-    # A node that lost a card looks like a smaller node; nodes that really differ say so in a ranksize.json each.
-    usual = cards_of_all or max((len(_cards(where / name)) for name in names), default=0) or 1
+    # A node that lost a card looks like a smaller node; nodes of different size need a ranksize.json each.
+    expected = cards_of_all or max((len(_cards(where / name)) for name in names), default=0) or 1
     read: list[NodeResult] = []
     warnings: list[str] = []
     for name in names:
         place = where / name
-        told = problems.value(read_count, place / "ranksize.json") if _has(place, "ranksize.json") else None
-        cards = told or usual
+        declared = problems.value(read_count, place / "ranksize.json") if _has(place, "ranksize.json") else None
+        cards = declared or expected
         values = [problems.value(_throughput, place / f"throughput_{card}.json") for card in range(cards)]
         precision = problems.value(_accuracy, _accuracy_place(where, name)) if accuracy else None
         read.append(NodeResult(name, tuple(value for value in values if value is not None), precision))
         warnings += _left_over(place, cards)
     problems.raise_any()
-    return Results(tuple(read), True, tuple(warnings))
+    return ResultSet(tuple(read), True, tuple(warnings))
 
 
-def _read_offline(where: Path, problems: _Problems, ranks: int | None, accuracy: bool) -> Results:
+def _read_offline(where: Path, problems: _Problems, ranks: int | None, accuracy: bool) -> ResultSet:
     found = _cards(where)
     count = ranks or max(found, default=0) + 1
     values = [problems.value(_throughput, where / f"throughput_rank_{rank}") for rank in range(count)]
     precision = problems.value(_accuracy, where / "eval_acc.log") if accuracy else None
     problems.raise_any()
-    untold = () if ranks else (f"{where}: no file says how many ranks there were; {count} are counted (--ranks)",)
+    untold = () if ranks else (f"{where}: the number of ranks is unknown; {count} found (set --ranks)",)
     node = NodeResult("cluster", tuple(value for value in values if value is not None), precision)
-    return Results((node,), False, (*untold, *_left_over(where, count)))
+    return ResultSet((node,), False, (*untold, *_left_over(where, count)))
 
 
 class _Problems:
-    """Collects what is wrong with the files of a directory."""
+    """Collects the problems of a directory's files."""
 
     def __init__(self, where: Path) -> None:
         self._where, self._found, self._others = where, list[str](), 0
@@ -152,7 +158,7 @@ class _Problems:
         raise ResultError(
             f"{self._where}: no score: {len(self._found)} result file(s) missing or broken\n          {shown}"
             + (f"\n          … and {more} more" if more > 0 else ""),
-            hint="the training writes them at its end: read its log; nothing was scored",
+            hint="nothing was scored; the training writes these files at its end: see its log",
             only_accuracy=not self._others,
         )
 
@@ -166,7 +172,7 @@ def _accuracy(path: Path) -> float:
 
 
 def _accuracy_place(where: Path, node: str) -> Path:
-    """Beside the nodes' directories as documented, or inside them."""
+    """Next to the nodes' directories as documented, or inside them."""
     inside = where / node / "accuracy.json"
     named = where / f"accuracy_{node}.json"
     return inside if inside.is_file() and not named.is_file() else named
@@ -177,14 +183,14 @@ def _has(where: Path, name: str) -> bool:
 
 
 def _cards(where: Path) -> list[int]:
-    """Numbers of the ranks or cards that left a file."""
+    """Numbers of the ranks or cards that have a file."""
     if not where.is_dir():
         return []
     return sorted(int(found[1]) for entry in where.iterdir() if (found := _THROUGHPUT.fullmatch(entry.name)))
 
 
 def _node_names(where: Path) -> list[str]:
-    """0 … the highest: a node in between that left nothing is missed, not skipped."""
+    """0 … the highest: a node in between without files is reported as missing."""
     numbers = [int(entry.name) for entry in where.iterdir() if entry.is_dir() and re.fullmatch(r"\d{1,5}", entry.name)]
     return [str(node) for node in range(max(numbers, default=-1) + 1)]
 
@@ -193,4 +199,6 @@ def _left_over(where: Path, count: int) -> tuple[str, ...]:
     extra = [rank for rank in _cards(where) if rank >= count]
     if not extra:
         return ()
-    return (f"{where}: {len(extra)} throughput file(s) beyond the {count} ranks there were; left over? not counted",)
+    return (
+        f"{where}: {len(extra)} throughput file(s) beyond the {count} ranks; not counted (left from an earlier run?)",
+    )

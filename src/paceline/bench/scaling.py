@@ -1,7 +1,7 @@
-"""How well a job grows, and where the time goes that growing costs.
+"""Scaling efficiency, and which part of the step grew where efficiency was lost.
 
-    efficiency(n) = throughput of a rank at n / throughput of a rank at m          m: the smallest size
-    grown(part)   = part's ms a step at n - part's ms a step at m      from the recordings of both
+    efficiency(n) = throughput per rank at n / throughput per rank at m         m: the smallest size
+    grown(part)   = part's ms per step at n - part's ms per step at m           from the recordings of both
 
 Every rank keeps its batch (weak scaling): a step of the larger job does the same work per rank, so without loss it would
 take as long as one of the smaller job.
@@ -13,23 +13,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from paceline.bench.result import Loss, Measurement, ProfilePart
+from paceline.bench.result import Measurement, ProfilePart, ScalingLoss
+from paceline.core.i18n import Language, text
+from paceline.diagnosis.finding import Gain
 
-WORTH_SAYING = 0.05
+SMALLEST_SHARE = 0.05
 """A part that grew by less than this share of the loss is left out."""
-_PARTS = {
-    "compute": ("computing", "计算"),
-    "overlapped": ("computing behind communication", "与通信重叠的计算"),
-    "exposed": ("exposed communication", "未掩盖的通信"),
-    "waiting": ("waiting for other ranks", "等待其他卡"),
-    "tail": ("the tail of the step", "拖尾"),
-    "free": ("idle", "空闲"),
-    "data": ("waiting for data", "等待数据"),
-}
+SHARED_WORK = 0.2
+"""From this share of the loss on, longer computing is explained by ranks that share a host."""
+_PARTS = ("compute", "overlapped", "exposed", "waiting", "tail", "free", "data")
 
 
 def with_efficiency(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """Relative to the smallest size; alone nothing is said."""
+    """Relative to the smallest size; a single size has none."""
     if len(measurements) < 2:
         return tuple(measurements)
     base = measurements[0].per_rank
@@ -38,93 +34,93 @@ def with_efficiency(measurements: Sequence[Measurement]) -> tuple[Measurement, .
     )
 
 
-def losses(measurements: Sequence[Measurement], cores: int | None) -> tuple[Loss, ...]:
-    """What the recordings say about every size that lost time; `cores` of the one host they share, if they do."""
+def scaling_losses(measurements: Sequence[Measurement], cores: int | None) -> tuple[ScalingLoss, ...]:
+    """For every size that was recorded: the parts that grew; `cores` of the one host the ranks share, if they do."""
     if len(measurements) < 2 or measurements[0].profile is None:
         return ()
     base = measurements[0]
     return tuple(found for each in measurements[1:] if (found := _loss(base, each, cores)) is not None)
 
 
-def _loss(base: Measurement, size: Measurement, cores: int | None) -> Loss | None:
+def _loss(base: Measurement, size: Measurement, cores: int | None) -> ScalingLoss | None:
     before, after = base.profile, size.profile
     if before is None or after is None or not before.step_ms or not after.step_ms:
         return None
-    grown = {part: ms for part in _PARTS if (ms := _ms(after, part) - _ms(before, part))}
-    return Loss(
+    grown = {part: ms for part in _PARTS if (ms := _part_ms(after, part) - _part_ms(before, part))}
+    return ScalingLoss(
         ranks=size.ranks,
         against=base.ranks,
         step_ms=after.step_ms,
         step_ms_before=before.step_ms,
         grown_ms={part: round(ms, 3) for part, ms in grown.items()},
-        sentences=tuple(_sentences(base, size, grown, cores, zh=False)),
-        sentences_zh=tuple(_sentences(base, size, grown, cores, zh=True)),
+        sentences=tuple(_sentences(base, size, grown, cores, "en")),
+        sentences_zh=tuple(_sentences(base, size, grown, cores, "zh")),
     )
 
 
 def _sentences(
-    base: Measurement, size: Measurement, grown: dict[str, float], cores: int | None, *, zh: bool
+    base: Measurement, size: Measurement, grown: dict[str, float], cores: int | None, language: Language
 ) -> list[str]:
     before, after = base.profile, size.profile
     assert before is not None and after is not None and before.step_ms and after.step_ms
     more = after.step_ms - before.step_ms
-    said = [_headline(base, size, more, zh=zh)]
+    sentences = [
+        text(
+            "bench.loss_headline",
+            language,
+            ranks=size.ranks,
+            base=base.ranks,
+            percent=100 * (size.efficiency or 0),
+            after=after.step_ms,
+            before=before.step_ms,
+        )
+    ]
     if more > 0:
-        said += _where(grown, more, zh=zh)
-        said += _shared_cores(size, grown, before, more, cores, zh=zh)
-    return said + _finding(after, zh=zh)
+        sentences += _grown_parts(grown, more, language)
+        sentences += _longer_computing(size, grown, before, more, cores, language)
+    return sentences + _first_finding(after, language)
 
 
-def _headline(base: Measurement, size: Measurement, more: float, *, zh: bool) -> str:
-    percent = 100 * (size.efficiency or 0)
-    before, after = _step(base), _step(size)
-    if zh:
-        return f"{size.ranks} 卡达到 {base.ranks} 卡每卡速度的 {percent:.0f} %：单步 {after:,.1f} 毫秒，原为 {before:,.1f} 毫秒"
-    said = f"{size.ranks} ranks reach {percent:.0f} % of the speed per rank of {base.ranks}"
-    return f"{said}: a recorded step takes {after:,.1f} ms, {'not' if more > 0 else 'was'} {before:,.1f}"
-
-
-def _where(grown: dict[str, float], more: float, *, zh: bool) -> list[str]:
-    parts = sorted(((ms, part) for part, ms in grown.items() if ms > WORTH_SAYING * more), reverse=True)
+def _grown_parts(grown: dict[str, float], more: float, language: Language) -> list[str]:
+    parts = sorted(((ms, part) for part, ms in grown.items() if ms > SMALLEST_SHARE * more), reverse=True)
     if not parts:
         return []
-    if zh:
-        return [f"多出的 {more:,.1f} 毫秒：" + "，".join(f"{_PARTS[part][1]} {ms:+,.1f}" for ms, part in parts)]
-    return [f"of the {more:,.1f} ms more: " + ", ".join(f"{_PARTS[part][0]} {ms:+,.1f}" for ms, part in parts)]
+    listed = [f"{text(f'bench.part_{part}', language)} {ms:+,.1f}" for ms, part in parts]
+    return [text("bench.loss_parts", language, more=more, parts=("，" if language == "zh" else ", ").join(listed))]
 
 
-def _shared_cores(
-    size: Measurement, grown: dict[str, float], before: ProfilePart, more: float, cores: int | None, *, zh: bool
+def _longer_computing(
+    size: Measurement,
+    grown: dict[str, float],
+    before: ProfilePart,
+    more: float,
+    cores: int | None,
+    language: Language,
 ) -> list[str]:
-    """Computing alone does not change with the number of ranks: if it does, ranks take something from each other."""
+    """Computing does not depend on the number of ranks: where it takes longer, ranks share cores, memory or power."""
     computing = grown.get("compute", 0.0) + grown.get("overlapped", 0.0)
-    alone = _ms(before, "compute") + _ms(before, "overlapped")
-    if computing < 0.2 * more or not alone:
+    alone = _part_ms(before, "compute") + _part_ms(before, "overlapped")
+    if computing < SHARED_WORK * more or not alone:
         return []
-    times = 1 + computing / alone
-    crowded = cores is not None and size.ranks > cores
-    if zh:
-        why = f"{size.ranks} 个进程共用本机 {cores} 个核" if crowded else "各进程共用内存带宽、核或功耗"
-        return [f"同样的计算耗时变为 {times:.1f} 倍：{why}"]
-    why = f"{size.ranks} ranks share the {cores} cores of this host" if crowded else (
-        "ranks on one host share its cores, memory bandwidth or power"
-    )  # fmt: skip
-    return [f"the same computing takes {times:.1f} times as long: {why}"]
+    oversubscribed = cores is not None and size.ranks > cores
+    why = "bench.loss_shared_cores" if oversubscribed else "bench.loss_shared_host"
+    reason = text(why, language, ranks=size.ranks, cores=cores)
+    return [text("bench.loss_computing", language, factor=1 + computing / alone, reason=reason)]
 
 
-def _finding(profile: ProfilePart, *, zh: bool) -> list[str]:
-    """The first thing the diagnosis says about the larger size."""
-    findings = (profile.diagnosis or {}).get("findings") or []
+def _first_finding(profile: ProfilePart, language: Language) -> list[str]:
+    findings = profile.diagnosis.findings if profile.diagnosis else ()
     if not findings:
         return []
-    title = profile.titles_zh[0] if zh and profile.titles_zh else findings[0]["title"]
-    gain = findings[0]["gain"]["percent"]
-    return [f"诊断：{title}（修复后快 {gain:.1f} %）" if zh else f"diagnosis: {title} (mended: {gain:.1f} % faster)"]
+    title = profile.titles_zh[0] if language == "zh" and profile.titles_zh else findings[0].title
+    return [text("bench.loss_diagnosis", language, finding=if_fixed(title, findings[0].gain, language))]
 
 
-def _ms(profile: ProfilePart, part: str) -> float:
+def if_fixed(title: str, gain: Gain, language: Language) -> str:
+    """A finding's title with what fixing it gains."""
+    now, fixed = gain.step_ms_now, gain.step_ms_fixed
+    return text("bench.if_fixed", language, title=title, now=now, fixed=fixed, percent=gain.percent)
+
+
+def _part_ms(profile: ProfilePart, part: str) -> float:
     return profile.shares.get(part, 0.0) * (profile.step_ms or 0.0)
-
-
-def _step(measurement: Measurement) -> float:
-    return (measurement.profile.step_ms if measurement.profile else None) or 0.0

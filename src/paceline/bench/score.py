@@ -1,4 +1,4 @@
-"""The score of a benchmark, as documented: sum over a cluster's ranks, or mean over nodes that trained alone.
+"""Score result files as ais-bench documents it: sum over a cluster's ranks, or mean over nodes that trained alone.
 
 cluster        throughput = sum of throughput_0 … throughput_{n-1},           accuracy = accuracy.json
 single server  throughput = mean over nodes of (sum of the node's cards),     accuracy = mean of accuracy_{node}
@@ -10,11 +10,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.bench.result_files import Results, at_hand, read_cluster, read_single_servers
+import msgspec
+
+from paceline.bench.result import Mode
+from paceline.bench.result_files import ResultSet, local_results, read_cluster, read_single_servers
+
+
+class ScoreDocument(msgspec.Struct, frozen=True, kw_only=True, tag="paceline.score/1", tag_field="schema"):
+    """The score as JSON: samples per second, by node in the lists."""
+
+    mode: Mode
+    throughput_ratio: float
+    accuracy: float | None
+    throughput_list: tuple[float, ...]
+    accuracy_list: tuple[float, ...]
+    ranks: int
+    nodes: int | None
+    """Nodes that trained alone; null for a cluster."""
+    cards: tuple[tuple[float, ...], ...]
+    """Throughput of every card, by node."""
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Score:
+class BenchScore:
     """Throughput in samples per second; lists are by node, a cluster that trained as one has one entry."""
 
     throughput: float
@@ -24,7 +43,7 @@ class Score:
     single_server: bool
     ranks: int
     cards: tuple[tuple[float, ...], ...]
-    """Every card's own throughput, by node."""
+    """Throughput of every card, by node."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -32,24 +51,22 @@ class Score:
         return len(self.cards)
 
     def lines(self) -> list[str]:
-        """As the original prints them: the average is the score."""
+        """As ais-bench prints them: the average is the score."""
         lines = [_line("throughput", self.throughput_list)]
         return lines + ([_line("accuracy", self.accuracy_list)] if self.accuracy_list else [])
 
-    def as_json(self) -> dict[str, object]:
-        """Schema "paceline.score/1"."""
-        return {
-            "schema": "paceline.score/1",
-            "mode": "single_server" if self.single_server else "cluster",
-            "throughput_ratio": self.throughput,
-            "accuracy": self.accuracy,
-            "throughput_list": list(self.throughput_list),
-            "accuracy_list": list(self.accuracy_list),
-            "ranks": self.ranks,
-            "nodes": self.nodes if self.single_server else None,
-            "cards": [list(node) for node in self.cards],
-            "warnings": list(self.warnings),
-        }
+    def document(self) -> ScoreDocument:
+        return ScoreDocument(
+            mode="single_server" if self.single_server else "cluster",
+            throughput_ratio=self.throughput,
+            accuracy=self.accuracy,
+            throughput_list=self.throughput_list,
+            accuracy_list=self.accuracy_list,
+            ranks=self.ranks,
+            nodes=self.nodes if self.single_server else None,
+            cards=self.cards,
+            warnings=self.warnings,
+        )
 
 
 def score_directory(
@@ -59,19 +76,19 @@ def score_directory(
     nodes: int | None = None,
     ranks: int | None = None,
     accuracy: bool = True,
-) -> Score:
+) -> BenchScore:
     """Score what a training wrote to a directory, obs://, s3:// or ssh://."""
-    with at_hand(where) as path:
+    with local_results(where) as path:
         if single_server:
             return score(read_single_servers(path, nodes=nodes, accuracy=accuracy))
         return score(read_cluster(path, ranks=ranks, accuracy=accuracy))
 
 
-def score(results: Results) -> Score:
+def score(results: ResultSet) -> BenchScore:
     cards = tuple(node.throughputs for node in results.nodes)
     accuracies = tuple(node.accuracy for node in results.nodes if node.accuracy is not None)
     sums = tuple(total(node) for node in cards)
-    return Score(
+    return BenchScore(
         throughput=mean(sums),
         accuracy=mean(accuracies) if accuracies else None,
         throughput_list=sums,
@@ -88,7 +105,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def total(values: Sequence[float]) -> float:
-    """One after the other, as the original adds: Python's own sum() rounds differently from 3.12 on."""
+    """Added one by one, as ais-bench does: Python's sum() rounds differently from 3.12 on."""
     result = 0.0
     for value in values:
         result += value

@@ -1,11 +1,11 @@
-"""Mean, deviation and who stands out: nodes, ranks and repetitions compared with their peers.
+"""Mean, deviation and outliers: nodes, ranks and repetitions compared with their peers.
 
     reference  = median of the peers
     sigma      = 1.4826 · MAD of the peers, at least the floor
     outlier    = |value - reference| > 5 · sigma  and  > 2.5 % of the reference
 
-A fault makes a card slower, never faster: of cards and nodes only the slow ones are named, with the median of the
-faster half as reference, which also holds for two of them and when half of them are slow.
+A fault makes a card slower, never faster: of cards and nodes only slow ones are outliers, with the median of the
+faster half as reference, which also works for two of them and when half of them are slow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIGMAS = 5.0
 EFFECT_FLOOR = 0.025
 _TO_SIGMA = 1.4826
 _SMALLEST_SHARE = 0.002
-"""Relative sigma that is believed at least: three values may agree by chance."""
+"""Smallest relative sigma: three values may agree by chance."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Spread:
     count: int
     mean: float
     deviation: float | None
-    """Standard deviation; None of fewer than two."""
+    """Standard deviation; None for fewer than two values."""
     least: float
     most: float
 
@@ -40,7 +40,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Outlier:
-    """One of many alike that is not like them."""
+    """A value that differs from those of its peers."""
 
     place: int
     value: float
@@ -56,16 +56,16 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(len(values), fmean(values), deviation, min(values), max(values))
 
 
-def slow_ones(values: Sequence[float]) -> list[Outlier]:
-    """Places whose throughput is clearly below that of the faster half, worst first."""
+def slow_values(values: Sequence[float]) -> list[Outlier]:
+    """Values clearly below those of the faster half, worst first."""
     if len(values) < 2:
         return []
     faster = sorted(values, reverse=True)[: max(1, (len(values) + 1) // 2)]
     return _outliers(values, median(faster), _sigma(faster), slow_only=True)
 
 
-def odd_ones(values: Sequence[float]) -> list[Outlier]:
-    """Repetitions that differ from the others in either direction; three are needed to tell which is odd."""
+def odd_values(values: Sequence[float]) -> list[Outlier]:
+    """Values that differ from the others in either direction; needs at least three."""
     if len(values) < 3:
         return []
     return _outliers(values, median(values), _sigma(values), slow_only=False)

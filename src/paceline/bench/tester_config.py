@@ -1,4 +1,4 @@
-"""Where results are sent: ais-bench's config.json, with the names it uses."""
+"""Read ais-bench's config.json: the tester server that results are sent to."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ from typing import Any
 
 import msgspec
 
-from paceline.errors import UsageError
+from paceline.core.errors import UsageError
 
 _LARGEST = 256 * 1024
 _NAMES = {
-    "testid": "test_id", "test_id": "test_id", "mode": "mode", "model": "model", "divsion": "division",
-    "division": "division", "scenario": "scenario", "test_object_type": "test_object_type",
-    "tester_server_ip": "tester_server_ip", "tester_server_port": "tester_server_port",
+    "testid": "test_id",
+    "test_id": "test_id",
+    "mode": "mode",
+    "model": "model",
+    "divsion": "division",
+    "division": "division",
+    "scenario": "scenario",
+    "test_object_type": "test_object_type",
+    "tester_server_ip": "tester_server_ip",
+    "tester_server_port": "tester_server_port",
     "tester_server_https": "tester_server_https",
-}  # fmt: skip
+}
 
 
 class TesterConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of the original's ConfigInfo."""
+    """The fields of ais-bench's ConfigInfo."""
 
     test_id: str
     mode: str = "training"
@@ -47,7 +54,7 @@ class TesterConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_tester(path: Path) -> TesterConfig:
-    """Keys in any case, "Divsion" as the original spells it; what else is in the file is not ours."""
+    """Keys in any case, "Divsion" as ais-bench spells it; other keys are ignored."""
     known = {_NAMES[key.lower()]: value for key, value in read_object(path).items() if key.lower() in _NAMES}
     try:
         config = msgspec.convert(known, TesterConfig, strict=False)
@@ -56,7 +63,7 @@ def load_tester(path: Path) -> TesterConfig:
             f"{path}: {error}", hint="testid, tester_server_ip and tester_server_port are needed"
         ) from None
     if not 0 < config.tester_server_port < 65536:
-        raise UsageError(f"{path}: tester_server_port {config.tester_server_port} is no port")
+        raise UsageError(f"{path}: tester_server_port {config.tester_server_port} is not a port")
     return config
 
 
@@ -68,7 +75,7 @@ def read_object(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     if len(data) > _LARGEST:
-        raise UsageError(f"{path}: is larger than {_LARGEST:,} bytes")
+        raise UsageError(f"{path}: larger than {_LARGEST:,} bytes")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:

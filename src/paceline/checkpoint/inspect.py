@@ -1,4 +1,4 @@
-"""What a checkpoint holds, who holds it, and how two of them differ."""
+"""Show what a checkpoint holds and on which ranks; compare two checkpoints."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paceline.checkpoint.box import Box, Shape
-from paceline.checkpoint.dtypes import TEXT, DType, label
-from paceline.checkpoint.frame import Wanted
-from paceline.checkpoint.gather import Array, read_tensor
-from paceline.checkpoint.numbers import numbers
-from paceline.checkpoint.source import Checkpoint
+from paceline.checkpoint.plan.file_plan import PlannedTensor
+from paceline.checkpoint.plan.read_tensor import Array, read_tensor
+from paceline.checkpoint.source_checkpoint import Checkpoint
+from paceline.checkpoint.tensors.bf16 import as_numbers
+from paceline.checkpoint.tensors.dtypes import TEXT, DType, label
+from paceline.checkpoint.tensors.tensor_slice import Shape, TensorSlice
 
-_STEP = 16 << 20
+_BLOCK = 16 << 20
 
 
 @dataclass(frozen=True)
-class Row:
-    """A parameter, or a tensor no strategy speaks of."""
+class TensorRow:
+    """A parameter, or a tensor that the strategy does not list."""
 
     name: str
     dtype: str
     shape: Shape
     bytes: int
     cuts: Shape | None
-    """Into how many parts each axis is cut; None: not known."""
-    ranks: dict[int, Box]
-    """Rank → what it holds."""
+    """Number of slices along each axis; None: unknown."""
+    ranks: dict[int, TensorSlice]
+    """Rank → slice it holds."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,19 @@ class Difference:
     what: str
 
 
-def rows(checkpoint: Checkpoint) -> list[Row]:
+def tensor_rows(checkpoint: Checkpoint) -> list[TensorRow]:
     found = []
     for parameter in checkpoint.parameters.values():
-        size = Wanted(parameter.name, parameter.dtype, Box((), parameter.shape), ()).bytes
-        ranks = {rank: piece.box for rank, piece in parameter.copies}
+        size = PlannedTensor(parameter.name, parameter.dtype, TensorSlice((), parameter.shape), ()).bytes
+        ranks = {rank: piece.slice for rank, piece in parameter.copies}
         cuts = _cuts(parameter.shape, next(iter(ranks.values())).shape)
-        found.append(Row(parameter.name, label(parameter.dtype), parameter.shape, size, cuts, ranks))
-    for name, copies in checkpoint.loose.items():
+        found.append(TensorRow(parameter.name, label(parameter.dtype), parameter.shape, size, cuts, ranks))
+    for name, copies in checkpoint.unlisted.items():
         stored = next(iter(copies.values())).stored
         found.append(
-            Row(name, label(stored.dtype), stored.shape, stored.bytes, None, {r: p.box for r, p in copies.items()})
+            TensorRow(
+                name, label(stored.dtype), stored.shape, stored.bytes, None, {r: p.slice for r, p in copies.items()}
+            )
         )
     return found
 
@@ -59,8 +61,8 @@ def _cuts(full: Shape, part: Shape) -> Shape:
 
 
 def differences(ours: Checkpoint, theirs: Checkpoint) -> Iterator[Difference]:
-    """Of two checkpoints in any layout and format, parameter by parameter, bit by bit."""
-    left, right = ours.full(), theirs.full()
+    """Compare two checkpoints of any layout and format, parameter by parameter, bit by bit."""
+    left, right = ours.full_tensors(), theirs.full_tensors()
     for name in left:
         if name not in right:
             yield Difference(name, f"only in {ours.url}")
@@ -72,13 +74,13 @@ def differences(ours: Checkpoint, theirs: Checkpoint) -> Iterator[Difference]:
             yield Difference(name, what)
 
 
-def _compare(left: Wanted, right: Wanted) -> str | None:
+def _compare(left: PlannedTensor, right: PlannedTensor) -> str | None:
     if left.dtype != right.dtype or left.shape != right.shape:
-        return f"{label(left.dtype)} {list(left.shape)} and {label(right.dtype)} {list(right.shape)}"
+        return f"{label(left.dtype)} {list(left.shape)} versus {label(right.dtype)} {list(right.shape)}"
     width = left.dtype.bytes
     count, largest, first = 0, 0.0, None
-    for start in range(0, left.bytes, _STEP):
-        length = min(_STEP, left.bytes - start)
+    for start in range(0, left.bytes, _BLOCK):
+        length = min(_BLOCK, left.bytes - start)
         a, b = read_tensor(left, start, length), read_tensor(right, start, length)
         if np.array_equal(a, b):
             continue
@@ -91,14 +93,14 @@ def _compare(left: Wanted, right: Wanted) -> str | None:
         return None
     where = list(map(int, np.unravel_index(first, left.shape))) if left.shape else []
     size = left.bytes // width
-    told = f", by up to {largest:.3g}" if largest else ""
-    return f"{count:,} of {size:,} elements differ{told}; the first at {where}"
+    amount = f", by up to {largest:.3g}" if largest else ""
+    return f"{count:,} of {size:,} elements differ{amount}; the first at {where}"
 
 
 def _largest(left: Array, right: Array, dtype: DType, differ: npt.NDArray[np.bool_]) -> float:
     if dtype.name in ("", TEXT, "Int4", "Bool"):
         return 0.0
-    a: npt.NDArray[Any] = numbers(left, dtype)[differ].astype(np.float64)
-    b: npt.NDArray[Any] = numbers(right, dtype)[differ].astype(np.float64)
+    a: npt.NDArray[Any] = as_numbers(left, dtype)[differ].astype(np.float64)
+    b: npt.NDArray[Any] = as_numbers(right, dtype)[differ].astype(np.float64)
     with np.errstate(invalid="ignore"):
         return float(np.nanmax(np.abs(a - b), initial=0.0))

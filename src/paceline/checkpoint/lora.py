@@ -1,4 +1,4 @@
-"""LoRA: W + scale · B · A, added while W is copied, a band of rows at a time."""
+"""Merge LoRA weights: W + scale · B · A, computed while W is copied (see plan/lora_sum.py)."""
 
 from __future__ import annotations
 
@@ -6,69 +6,49 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
-from paceline.checkpoint.frame import Addition, Payload, Wanted
-from paceline.checkpoint.gather import Array, read_tensor
-from paceline.checkpoint.numbers import numbers
-from paceline.errors import PacelineError, UsageError
+from paceline.checkpoint.plan.file_plan import LoraUpdate, PlannedTensor
+from paceline.core.errors import PacelineError, UsageError
 
 _FLOATS = ("Float16", "BFloat16", "Float32", "Float64")
 
 
-def merged(tensors: Mapping[str, Wanted], scale: float) -> list[Wanted]:
-    """Full tensors of a fine-tuned model without its LoRA ones, which are added to the weights they belong to."""
+def merge_lora_tensors(tensors: Mapping[str, PlannedTensor], scale: float) -> list[PlannedTensor]:
+    """The full tensors of a fine-tuned model, with its LoRA tensors added to the weights they belong to."""
     if not math.isfinite(scale):
-        raise UsageError(f"a scale of {scale}")
-    additions = dict(_addition(name, tensors, scale) for name in tensors if _is_first(name))
-    if not additions:
-        raise PacelineError("no LoRA weights in this checkpoint", hint="their names hold lora_a or .lora_A.")
+        raise UsageError(f"invalid LoRA scale {scale}: must be a finite number")
+    updates = dict(_lora_update(name, tensors, scale) for name in tensors if _is_lora_a(name))
+    if not updates:
+        raise PacelineError("no LoRA weights found in this checkpoint", hint="their names contain lora_a or .lora_A.")
     kept = {name: tensor for name, tensor in tensors.items() if "lora_" not in name.lower()}
-    return [replace(tensor, addition=additions.get(name)) for name, tensor in kept.items()]
+    return [replace(tensor, lora=updates.get(name)) for name, tensor in kept.items()]
 
 
-def added(part: Payload) -> Array:
-    """A stretch of the sum's bytes."""
-    tensor, addition = part.tensor, part.tensor.addition
-    assert addition is not None
-    row = tensor.shape[1] * tensor.dtype.bytes
-    first, last = part.start // row, -(-(part.start + part.length) // row)
-    weights = numbers(read_tensor(replace(tensor, addition=None), first * row, (last - first) * row), tensor.dtype)
-    low_rank = addition.left.shape[1]
-    width = addition.left.dtype.bytes
-    left = numbers(read_tensor(addition.left, first * low_rank * width, (last - first) * low_rank * width),
-                    addition.left.dtype).reshape(last - first, low_rank)  # fmt: skip
-    right = numbers(read_tensor(addition.right, 0, addition.right.bytes), addition.right.dtype)
-    exact = np.float64 if tensor.dtype.name == "Float64" else np.float32
-    product = left.astype(exact) @ right.reshape(addition.right.shape).astype(exact)
-    total = weights.reshape(last - first, -1).astype(exact) + product * exact(addition.scale)
-    data: Array = total.astype(weights.dtype).reshape(-1).view(np.uint8)
-    return data[part.start - first * row :][: part.length]
-
-
-def _addition(name: str, tensors: Mapping[str, Wanted], scale: float) -> tuple[str, Addition]:
+def _lora_update(name: str, tensors: Mapping[str, PlannedTensor], scale: float) -> tuple[str, LoraUpdate]:
     base = base_name(name)
     second = name.replace("lora_a", "lora_b").replace("lora_A", "lora_B")
     for needed in (base, second):
         if needed not in tensors:
             raise PacelineError(
-                f"{name}: {needed} is not in the checkpoint", hint="LoRA needs the weights it was made for"
+                f"{name}: {needed} not found in the checkpoint", hint="merging needs the base weights of the LoRA"
             )
     right, left, weights = tensors[name], tensors[second], tensors[base]
     shapes = left.shape, right.shape, weights.shape
-    if not (all(len(shape) == 2 for shape in shapes) and left.shape[1] == right.shape[0]
-            and (left.shape[0], right.shape[1]) == weights.shape):  # fmt: skip
+    if not (
+        all(len(shape) == 2 for shape in shapes)
+        and left.shape[1] == right.shape[0]
+        and (left.shape[0], right.shape[1]) == weights.shape
+    ):
         raise PacelineError(
             f"{name}: {list(left.shape)} · {list(right.shape)} cannot be added to {list(weights.shape)}"
         )
     for each in (right, left, weights):
         if each.dtype.name not in _FLOATS:
-            raise PacelineError(f"{each.name}: {each.dtype.name} weights cannot be added to")
-    return base, Addition(left, right, scale)
+            raise PacelineError(f"{each.name}: LoRA cannot be merged into {each.dtype.name} weights")
+    return base, LoraUpdate(left, right, scale)
 
 
 def base_name(name: str) -> str:
-    """The weights a LoRA tensor belongs to, by MindPet's, MindFormers' and PEFT's habits.
+    """The weights a LoRA tensor belongs to, by the naming of MindPet, MindFormers and PEFT.
 
     >>> base_name("layers.0.wq.mindpet_delta_lora_a"), base_name("layers.0.wq.lora_A.weight")
     ('layers.0.wq.weight', 'layers.0.wq.weight')
@@ -76,6 +56,6 @@ def base_name(name: str) -> str:
     return name.replace("_lora_a", "").replace("mindpet_delta", "weight").replace(".lora_A", "")
 
 
-def _is_first(name: str) -> bool:
-    is_state = name.startswith(("adam_m.", "adam_v."))
-    return not is_state and ("lora_a" in name or "lora_A" in name)
+def _is_lora_a(name: str) -> bool:
+    is_optimizer_state = name.startswith(("adam_m.", "adam_v."))
+    return not is_optimizer_state and ("lora_a" in name or "lora_A" in name)

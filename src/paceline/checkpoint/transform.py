@@ -1,120 +1,127 @@
-"""From one parallel layout to another, from one format to another: what the commands call."""
+"""Reshard a checkpoint to another parallel layout, convert it to another format, merge LoRA weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import PurePosixPath
 
-from paceline.checkpoint import ckpt, lora, mindformers, safetensors
-from paceline.checkpoint.box import whole
-from paceline.checkpoint.choice import parse_step
-from paceline.checkpoint.files import opened
-from paceline.checkpoint.frame import Frame, Piece, Wanted
-from paceline.checkpoint.reshard import Options, Outcome, write_frames
-from paceline.checkpoint.source import Checkpoint, open_checkpoint
-from paceline.checkpoint.strategy import read_strategy
-from paceline.checkpoint.target import Form, full_frames, one_frame, ranked_frames
-from paceline.errors import UsageError
-from paceline.storage.location import parse
+from paceline.checkpoint import lora
+from paceline.checkpoint.formats import ckpt, mindformers_v2, safetensors
+from paceline.checkpoint.plan.file_plan import FilePlan, Piece, PlannedTensor
+from paceline.checkpoint.reshard import WriteOptions, WriteResult, write_files
+from paceline.checkpoint.select_step import parse_step
+from paceline.checkpoint.source_checkpoint import Checkpoint, open_checkpoint
+from paceline.checkpoint.strategy.strategy import read_strategy
+from paceline.checkpoint.target_files import OutputFormat, plan_full_files, plan_one_file, plan_rank_files
+from paceline.checkpoint.tensor_files import open_listing
+from paceline.checkpoint.tensors.tensor_slice import full_slice
+from paceline.core.errors import UsageError
+from paceline.storage.url import parse_url
 
 
 @dataclass(frozen=True)
-class Request:
-    """Where from, where to, and how it is written; strategies are files, directories or None (full weights)."""
+class TransformRequest:
+    """Source, target and output format. A strategy is a file, a directory of files, or None (full weights)."""
 
     source: str
     target: str
     source_strategy: str | None = None
     target_strategy: str | None = None
+    _: KW_ONLY
     step: str | None = None
-    """EPOCH_STEP; the newest that is complete otherwise."""
-    once: bool = False
-    """Of equal parts the source holds only one (remove_redundancy); safetensors say so themselves."""
+    """EPOCH_STEP; default: the newest complete checkpoint."""
+    deduplicated: bool = False
+    """The source was saved without replicas (remove_redundancy); detected automatically for safetensors."""
     format: str | None = None
     prefix: str = "checkpoint_"
     crc: bool = False
     shard_bytes: int = 0
-    options: Options = field(default_factory=Options)
+    options: WriteOptions = field(default_factory=WriteOptions)
 
 
-def transform(request: Request, ranks: Sequence[int] | None = None) -> Outcome:
-    """Cut a checkpoint anew: every rank of the target strategy, or just some."""
+def transform(request: TransformRequest, ranks: Sequence[int] | None = None) -> WriteResult:
+    """Reshard a checkpoint: for every rank of the target strategy, or only for `ranks`."""
     strategy = read_strategy(request.target_strategy)
-    with opened(request.source, memory=request.options.memory // 2) as place:
-        source = open_checkpoint(place, read_strategy(request.source_strategy), step=_step(request), once=request.once)
-        need_strategy(source)
-        form = _form(request, source)
-        if strategy is None and form.shard_bytes:
-            frames = full_frames(source.full().values(), "model", form, source.notes)
+    with _open_source(request) as source:
+        require_strategy(source)
+        output = _output_format(request, source)
+        if strategy is None and output.shard_bytes:
+            file_plans = plan_full_files(source.full_tensors().values(), "model", output, source.notes)
         else:
-            frames = ranked_frames(source, strategy, form, ranks)
-        return _write(frames, source, request)
+            file_plans = plan_rank_files(source, strategy, output, ranks)
+        return _write(file_plans, source, request)
 
 
-def merge_lora(request: Request, scale: float) -> Outcome:
-    """Full weights with LoRA added to them: merged_lora.ckpt (or .safetensors)."""
-    with opened(request.source, memory=request.options.memory // 2) as place:
-        source = open_checkpoint(place, read_strategy(request.source_strategy), step=_step(request), once=request.once)
-        need_strategy(source)
-        tensors = lora.merged(source.full(), scale)
-        return _write(full_frames(tensors, "merged_lora", _form(request, source), source.notes), source, request)
+def merge_lora(request: TransformRequest, scale: float) -> WriteResult:
+    """Write full weights with the LoRA weights added: merged_lora.ckpt (or .safetensors)."""
+    with _open_source(request) as source:
+        require_strategy(source)
+        tensors = lora.merge_lora_tensors(source.full_tensors(), scale)
+        output = _output_format(request, source)
+        return _write(plan_full_files(tensors, "merged_lora", output, source.notes), source, request)
 
 
-def convert(request: Request) -> Outcome:
-    """Every file in another format, the layout as it is."""
-    with opened(request.source, memory=request.options.memory // 2) as place:
-        source = open_checkpoint(place, step=_step(request))
-        form = _form(request, source)
-        if form.format == mindformers.FORMAT:
+def convert(request: TransformRequest) -> WriteResult:
+    """Write every file in another format; the parallel layout stays the same."""
+    with _open_source(request) as source:
+        output = _output_format(request, source)
+        if output.format == mindformers_v2.FORMAT:
             raise UsageError(
-                "a checkpoint 2.0 needs the strategy", hint="paceline checkpoint transform --format mindformers"
+                "writing a MindFormers 2.0 checkpoint needs the strategy",
+                hint="use paceline checkpoint transform --format mindformers",
             )
-        if form.shard_bytes:
-            if source.loose:
+        if output.shard_bytes:
+            if source.unlisted:
                 raise UsageError(
-                    "ranks cannot be converted into one checkpoint", hint="use paceline checkpoint transform"
+                    "convert cannot join the files of several ranks", hint="use paceline checkpoint transform"
                 )
-            return _write(full_frames(source.full().values(), "model", form, source.notes), source, request)
-        return _write(_converted(source, form), source, request)
+            file_plans = plan_full_files(source.full_tensors().values(), "model", output, source.notes)
+            return _write(file_plans, source, request)
+        return _write(_plan_converted_files(source, output), source, request)
 
 
-def _converted(source: Checkpoint, form: Form) -> list[Frame]:
-    made = []
+def require_strategy(source: Checkpoint) -> None:
+    if source.strategy is None and source.unlisted:
+        raise UsageError(
+            f"{source.url}: holds {len(source.ranks)} ranks, but no source strategy was given",
+            hint="pass the strategy (paceline checkpoint strategy writes one), or a single rank's directory "
+            "if it holds full weights",
+        )
+
+
+@contextmanager
+def _open_source(request: TransformRequest) -> Iterator[Checkpoint]:
+    strategy = read_strategy(request.source_strategy)
+    step = parse_step(request.step) if request.step else None
+    with open_listing(request.source, memory=request.options.memory // 2) as listing:
+        yield open_checkpoint(listing, strategy, step=step, deduplicated=request.deduplicated)
+
+
+def _output_format(request: TransformRequest, source: Checkpoint) -> OutputFormat:
+    same = source.format if source.format in (ckpt.FORMAT, safetensors.FORMAT) else safetensors.FORMAT
+    return OutputFormat(request.format or same, request.prefix, request.crc, request.shard_bytes)
+
+
+def _plan_converted_files(source: Checkpoint, output: OutputFormat) -> list[FilePlan]:
+    file_plans = []
     many = len(source.ranks) > 1
     for rank, container in source.containers:
         stem = PurePosixPath(container.file.name).stem
         folder = f"rank_{rank}/" if many else ""
         tensors = [
-            Wanted(name, stored.dtype, box, [Piece(box, container, stored)], order)
+            PlannedTensor(name, stored.dtype, full, [Piece(full, container, stored)], order)
             for order, (name, stored) in enumerate(container.tensors.items())
-            for box in [whole(stored.shape)]
+            for full in [full_slice(stored.shape)]
         ]
-        made.append(one_frame(f"{folder}{stem}.{form.format}", tensors, form, source.notes))
-    return made
+        file_plans.append(plan_one_file(f"{folder}{stem}.{output.format}", tensors, output, source.notes))
+    return file_plans
 
 
-def _write(frames: list[Frame], source: Checkpoint, request: Request) -> Outcome:
-    if parse(request.source).url == parse(request.target).url:
-        raise UsageError(f"{request.target}: is the source", hint="give another directory")
-    outcome = write_frames(frames, parse(request.source).url, request.target, request.options)
-    outcome.notes = source.notes
-    return outcome
-
-
-def need_strategy(source: Checkpoint) -> None:
-    if source.strategy is None and source.loose:
-        raise UsageError(
-            f"{source.url}: {len(source.ranks)} ranks, and no source strategy",
-            hint="give it (paceline checkpoint strategy writes one), or one rank's directory, if it holds everything",
-        )
-
-
-def _form(request: Request, source: Checkpoint) -> Form:
-    known = {ckpt.FORMAT: ckpt.FORMAT, safetensors.FORMAT: safetensors.FORMAT}
-    chosen = request.format or known.get(source.format, safetensors.FORMAT)
-    return Form(chosen, request.prefix, request.crc, request.shard_bytes)
-
-
-def _step(request: Request) -> tuple[int, int] | None:
-    return parse_step(request.step) if request.step else None
+def _write(file_plans: list[FilePlan], source: Checkpoint, request: TransformRequest) -> WriteResult:
+    if parse_url(request.source).text == parse_url(request.target).text:
+        raise UsageError(f"{request.target}: target and source are the same", hint="choose another target directory")
+    result = write_files(file_plans, parse_url(request.source).text, request.target, request.options)
+    result.notes = source.notes
+    return result

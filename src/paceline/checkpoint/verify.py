@@ -1,4 +1,4 @@
-"""Is a checkpoint whole? Structure, checksums, no part missing, replicas equal; everything found, not just the first."""
+"""Verify a checkpoint: structure, checksums, no missing slices, equal replicas; reports all problems."""
 
 from __future__ import annotations
 
@@ -8,71 +8,73 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from paceline.checkpoint.box import Box, whole
-from paceline.checkpoint.choice import Step, rank_files
-from paceline.checkpoint.containers import open_container
-from paceline.checkpoint.files import Place
-from paceline.checkpoint.frame import Piece, Wanted
-from paceline.checkpoint.gather import Array, read_tensor
-from paceline.checkpoint.source import Checkpoint, Parameter, open_checkpoint
-from paceline.checkpoint.strategy import Strategy
-from paceline.checkpoint.tensors import Container
-from paceline.errors import PacelineError
+from paceline.checkpoint.file_names import Step, rank_files
+from paceline.checkpoint.formats.open_container import open_container
+from paceline.checkpoint.plan.file_plan import Piece, PlannedTensor
+from paceline.checkpoint.plan.read_tensor import Array, read_tensor
+from paceline.checkpoint.source_checkpoint import Checkpoint, Parameter, open_checkpoint
+from paceline.checkpoint.strategy.strategy import Strategy
+from paceline.checkpoint.tensor_files import FileListing
+from paceline.checkpoint.tensors.tensor_index import Container
+from paceline.checkpoint.tensors.tensor_slice import TensorSlice, full_slice
+from paceline.core.errors import PacelineError
 
-_STEP = 16 << 20
+_BLOCK = 16 << 20
 
 
 @dataclass
-class Verdict:
-    """What was looked at, and what is wrong."""
+class VerifyResult:
+    """What was checked, and the problems found."""
 
     files: int = 0
     tensors: int = 0
     bytes: int = 0
     checksums: int = 0
-    """Files with a CRC, which was worked out anew."""
+    """Files whose CRC was recomputed and compared."""
     replicas: int = 0
-    """Copies that were compared with another one."""
+    """Replicas that were compared with another one."""
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def verify(place: Place, strategy: Strategy | None, *, step: Step | None = None, once: bool = False) -> Verdict:
-    verdict = Verdict()
-    broken = list(_broken(place))
-    verdict.problems += broken
-    if broken:
-        return verdict
+def verify(
+    listing: FileListing, strategy: Strategy | None, *, step: Step | None = None, deduplicated: bool = False
+) -> VerifyResult:
+    result = VerifyResult()
+    unreadable = list(_unreadable_files(listing))
+    result.problems += unreadable
+    if unreadable:
+        return result
     try:
-        checkpoint = open_checkpoint(place, strategy, step=step, once=once)
+        checkpoint = open_checkpoint(listing, strategy, step=step, deduplicated=deduplicated)
     except PacelineError as error:
-        verdict.problems.append(str(error))
-        return verdict
-    verdict.notes += checkpoint.notes
+        result.problems.append(str(error))
+        return result
+    result.notes += checkpoint.notes
     for _, container in checkpoint.containers:
-        verdict.files += 1
-        verdict.tensors += len(container.tensors)
-        verdict.bytes += container.file.size
+        result.files += 1
+        result.tensors += len(container.tensors)
+        result.bytes += container.file.size
         if container.crc is not None:
-            verdict.checksums += 1
-            verdict.problems += _wrong_crc(container, _crc_of_messages(container), container.crc)
+            result.checksums += 1
+            result.problems += _wrong_crc(container, _crc_of_messages(container), container.crc)
         elif container.metadata.get("crc_num", "").isdecimal():
-            verdict.checksums += 1
-            verdict.problems += _wrong_crc(container, _crc_of_tensors(container), int(container.metadata["crc_num"]))
+            result.checksums += 1
+            result.problems += _wrong_crc(container, _crc_of_tensors(container), int(container.metadata["crc_num"]))
     for parameter in checkpoint.parameters.values():
-        verdict.problems += _missing(checkpoint, parameter)
-        verdict.problems += _unequal(parameter, verdict)
+        result.problems += _missing(checkpoint, parameter)
+        result.problems += _different_replicas(parameter, result)
     if strategy is not None:
-        verdict.notes += _absent(checkpoint, strategy)
-    return verdict
+        result.notes += _not_saved(checkpoint, strategy)
+    return result
 
 
-def _broken(place: Place) -> Iterator[str]:
-    """Files that cannot be opened at all: one bad rank does not hide the others."""
-    keys = [place.single] if place.single else [key for keys in rank_files(place.items).values() for key in keys]
+def _unreadable_files(listing: FileListing) -> Iterator[str]:
+    """Files that cannot be opened; one bad rank does not hide the others."""
+    keys = [listing.single] if listing.single else [key for keys in rank_files(listing.items).values() for key in keys]
     for key in keys:
         try:
-            open_container(place.file(key))
+            open_container(listing.file(key))
         except PacelineError as error:
             yield str(error)
 
@@ -80,53 +82,53 @@ def _broken(place: Place) -> Iterator[str]:
 def _wrong_crc(container: Container, found: int, written: int) -> list[str]:
     if found == written:
         return []
-    return [f"{container.file.name}: its checksum is {found:08x}, {written:08x} was written: it is damaged"]
+    return [f"{container.file.name}: damaged: its checksum is {found:08x}, but {written:08x} was recorded"]
 
 
 def _crc_of_messages(container: Container) -> int:
-    """What a .ckpt's trailer sums up."""
+    """CRC that the trailer of a .ckpt file records."""
     crc = 0
-    for start in range(0, container.crc_end, _STEP):
-        crc = zlib.crc32(container.file.read(start, min(_STEP, container.crc_end - start)), crc)
+    for start in range(0, container.crc_end, _BLOCK):
+        crc = zlib.crc32(container.file.read(start, min(_BLOCK, container.crc_end - start)), crc)
     return crc
 
 
 def _crc_of_tensors(container: Container) -> int:
-    """What MindSpore notes in safetensors' metadata: names and contents, by name."""
+    """CRC that MindSpore records in the metadata of safetensors files: names and contents, sorted by name."""
     crc = 0
     for name in sorted(container.tensors):
         crc = zlib.crc32(name.encode(), crc)
         for start, length in container.tensors[name].extents:
-            for at in range(start, start + length, _STEP):
-                crc = zlib.crc32(container.file.read(at, min(_STEP, start + length - at)), crc)
+            for at in range(start, start + length, _BLOCK):
+                crc = zlib.crc32(container.file.read(at, min(_BLOCK, start + length - at)), crc)
     return crc
 
 
 def _missing(checkpoint: Checkpoint, parameter: Parameter) -> list[str]:
     try:
-        checkpoint.wanted(parameter, whole(parameter.shape))
+        checkpoint.plan_tensor(parameter, full_slice(parameter.shape))
     except PacelineError as error:
         return [str(error)]
     return []
 
 
-def _absent(checkpoint: Checkpoint, strategy: Strategy) -> Iterator[str]:
-    """Parameters the strategy speaks of and no file holds: no error, because training also cuts what it does not save."""
-    unknown = sorted(strategy.names - set(checkpoint.parameters) - set(checkpoint.loose))
+def _not_saved(checkpoint: Checkpoint, strategy: Strategy) -> Iterator[str]:
+    """Parameters in the strategy that no file holds: not an error, because training also shards what it does not save."""
+    unknown = sorted(strategy.names - set(checkpoint.parameters) - set(checkpoint.unlisted))
     if unknown:
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
-        yield f"the strategy also names {', '.join(unknown[:3])}{more}, which no file holds"
+        yield f"the strategy also lists {', '.join(unknown[:3])}{more}, which no file holds"
 
 
-def _unequal(parameter: Parameter, verdict: Verdict) -> Iterator[str]:
-    first: dict[Box, tuple[int, Piece]] = {}
+def _different_replicas(parameter: Parameter, result: VerifyResult) -> Iterator[str]:
+    first: dict[TensorSlice, tuple[int, Piece]] = {}
     for rank, piece in parameter.copies:
-        known = first.setdefault(piece.box, (rank, piece))
+        known = first.setdefault(piece.slice, (rank, piece))
         if known[1] is piece:
             continue
-        verdict.replicas += 1
+        result.replicas += 1
         if not _equal(known[1], piece):
-            yield f"{parameter.name}: ranks {known[0]} and {rank} should hold the same {piece.box}, and do not"
+            yield f"{parameter.name}: ranks {known[0]} and {rank} should hold the same {piece.slice}, but they differ"
 
 
 def _equal(left: Piece, right: Piece) -> bool:
@@ -135,6 +137,6 @@ def _equal(left: Piece, right: Piece) -> bool:
 
 
 def _blocks(piece: Piece) -> Iterator[Array]:
-    tensor = Wanted(piece.stored.name, piece.stored.dtype, piece.box, [piece])
-    for start in range(0, tensor.bytes, _STEP):
-        yield read_tensor(tensor, start, min(_STEP, tensor.bytes - start))
+    tensor = PlannedTensor(piece.stored.name, piece.stored.dtype, piece.slice, [piece])
+    for start in range(0, tensor.bytes, _BLOCK):
+        yield read_tensor(tensor, start, min(_BLOCK, tensor.bytes - start))

@@ -1,0 +1,1 @@
+"""The `paceline` command: one module (or package) per command, which parses, calls and prints."""

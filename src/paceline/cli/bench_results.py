@@ -1,4 +1,4 @@
-"""What `paceline bench` does with results that are there: show, list, send, take."""
+"""`paceline bench report`, `history`, `send` and `tester`: show, list, send and receive results."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ import msgspec
 import typer
 
 from paceline.bench.baseline import compare
-from paceline.bench.history import recall
-from paceline.bench.report.content import page_of
+from paceline.bench.history import load_history
+from paceline.bench.report.content import result_page
 from paceline.bench.report.history_content import history_page
-from paceline.bench.report.html import to_html
-from paceline.bench.report.markdown import to_markdown
-from paceline.bench.report.page import Page
-from paceline.bench.report.terminal import print_page
 from paceline.bench.result import read_result
-from paceline.bench.sending import report_of, send
+from paceline.bench.send_result import report_of, send
 from paceline.bench.tester_config import load_tester, read_object
-from paceline.cli.language import Language, is_chinese
-from paceline.errors import PacelineError, UsageError
-from paceline.whole import write_whole
+from paceline.cli.language import LanguageOption, resolve_language
+from paceline.core.atomic_write import atomic_write_text
+from paceline.core.errors import PacelineError, UsageError
+from paceline.output.page.html import to_html
+from paceline.output.page.markdown import to_markdown
+from paceline.output.page.page import ReportPage
+from paceline.output.page.terminal import print_page
 
 WORSE = 5
-"""Exit code of a run that is worse than its baseline."""
+"""Exit code if a run is worse than its baseline."""
 STDOUT = Path("-")
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON; - for stdout.")]
 MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="Write the report as Markdown; - for stdout.")]
 HtmlFile = Annotated[Path | None, typer.Option("--html", help="Write the report as one HTML file; - for stdout.")]
-Lang = Annotated[Language, typer.Option("--lang", help="Language of the report.")]
+Lang = Annotated[LanguageOption, typer.Option("--lang", help="Language of the report.")]
 Store = Annotated[
-    Path | None, typer.Option("--store", help="Where results are remembered.  [default: below ~/.local/share/paceline]")
+    Path | None, typer.Option("--store", help="Directory of the history.  [default: below ~/.local/share/paceline]")
 ]
 
 
 def report(
-    result_file: Annotated[Path, typer.Argument(metavar="RESULT.json", help="As written by bench run.")],
+    result_file: Annotated[Path, typer.Argument(metavar="RESULT.json", help="Result written by bench run.")],
     baseline: Annotated[Path | None, typer.Option("--baseline", help="Another result to compare with.")] = None,
     markdown_file: MarkdownFile = None,
     html_file: HtmlFile = None,
-    lang: Lang = Language.auto,
+    lang: Lang = LanguageOption.auto,
 ) -> None:
-    """Show a result again, in another language or form, or against another baseline.
+    """Show a result again, in another language or format, or compared with another baseline.
 
     Example:  paceline bench report result.json --baseline monday/result.json --html report.html --lang zh
     """
@@ -54,8 +54,8 @@ def report(
     if baseline is not None:
         found = compare(result, read_result(baseline), str(baseline))
         result = msgspec.structs.replace(result, comparisons=found)
-    page = page_of(result, "zh" if is_chinese(lang) else "en")
-    show(page, markdown_file, html_file, whole=True)
+    page = result_page(result, resolve_language(lang))
+    show(page, markdown_file, html_file, details=True)
     if baseline is not None and any(each.verdict == "worse" for each in result.comparisons):
         raise typer.Exit(WORSE)
 
@@ -65,31 +65,31 @@ def history(
     markdown_file: MarkdownFile = None,
     html_file: HtmlFile = None,
     json_file: JsonFile = None,
-    lang: Lang = Language.auto,
+    lang: Lang = LanguageOption.auto,
     store: Store = None,
 ) -> None:
-    """List every benchmark run of this user, with its trend as a plot in the HTML page.
+    """List every benchmark run of this user; the HTML page plots the trend.
 
     Example:  paceline bench history gpt2-reference --html history.html
     """
-    known = recall(store, name=name)
+    known = load_history(store, name=name)
     for warning in known.warnings:
         typer.echo(f"paceline: {warning}", err=True)
     if name is not None and not known.results:
-        raise UsageError(f"{name}: nothing of that name was benchmarked here", hint="paceline bench history lists all")
+        raise UsageError(f"no benchmark named {name} in the history", hint="paceline bench history lists all")
     write(json_file, msgspec.json.encode(known.results).decode() + "\n")
-    page = history_page(known.results, "zh" if is_chinese(lang) else "en")
+    page = history_page(known.results, resolve_language(lang))
     show(page, markdown_file, html_file, silent=json_file == STDOUT)
 
 
 def send_result(
-    result_file: Annotated[Path, typer.Argument(metavar="RESULT.json", help="As written by bench run.")],
+    result_file: Annotated[Path, typer.Argument(metavar="RESULT.json", help="Result written by bench run.")],
     config: Annotated[
         Path, typer.Option("--config", help="config.json: testid, tester_server_ip, tester_server_port.")
     ],
     system: Annotated[Path | None, typer.Option("--system", help="system.json, a description of the machine.")] = None,
 ) -> None:
-    """Send a result to a tester server; sent twice it is kept once. A token is taken from PACELINE_TESTER_TOKEN.
+    """Send a result to a tester server; sending twice stores it once. The token is read from PACELINE_TESTER_TOKEN.
 
     Example:  paceline bench send result.json --config config.json --system system.json
     """
@@ -99,21 +99,21 @@ def send_result(
 
 
 def tester_server(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where results are kept.")] = Path("paceline-tester"),
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
-    ] = "127.0.0.1",
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to store results in.")] = Path(
+        "paceline-tester"
+    ),
+    host: Annotated[str, typer.Option(help="Address to listen on; other than loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 = any free one.")] = 9527,
 ) -> None:
-    """Be the tester server: take results that bench run sends, check them, keep each in a file of its own.
+    """Run a tester server: receive results from bench run, validate them, store each in its own file.
 
-    Listening on an address other machines reach needs a token: PACELINE_TESTER_TOKEN, or made up and printed once.
+    Listening on an address that other machines can reach needs a token: PACELINE_TESTER_TOKEN, or generated and printed once.
 
     Example:  paceline bench tester results --port 9527
     """
     try:
         from paceline.bench.tester import create_tester
-        from paceline.web.listening import listen_with
+        from paceline.web.listen import listen_with
         from paceline.web.security import is_loopback, rules_for
     except ImportError as error:
         raise PacelineError("the web server is not installed", hint="pip install 'paceline[web]'") from error
@@ -122,10 +122,10 @@ def tester_server(
         raise UsageError("PACELINE_TESTER_TOKEN is too short", hint="use at least 16 characters, or leave it unset")
 
     def announce(address: str) -> None:
-        typer.echo(f"paceline: tester at {address}, results go to {directory.resolve()}", err=True)
+        typer.echo(f"paceline: tester at {address}, results are stored in {directory.resolve()}", err=True)
         if token is not None and not os.environ.get("PACELINE_TESTER_TOKEN"):
             typer.echo(f"          PACELINE_TESTER_TOKEN={token} (printed once; senders need it)", err=True)
-        typer.echo("          Ctrl-C stops it", err=True)
+        typer.echo("          stop it with Ctrl-C", err=True)
 
     directory.mkdir(parents=True, exist_ok=True)
     listen_with(create_tester(directory, rules_for(host, token=token)), host=host, port=port, announce=announce)
@@ -135,13 +135,13 @@ def write(target: Path | None, text: str) -> None:
     if target == STDOUT:
         sys.stdout.write(text)
     elif target is not None:
-        write_whole(target, text)
+        atomic_write_text(target, text)
 
 
 def show(
-    page: Page, markdown_file: Path | None, html_file: Path | None, *, whole: bool = False, silent: bool = False
+    page: ReportPage, markdown_file: Path | None, html_file: Path | None, *, details: bool = False, silent: bool = False
 ) -> None:
     write(markdown_file, to_markdown(page))
     write(html_file, to_html(page))
     if not silent and STDOUT not in (markdown_file, html_file):
-        print_page(page, whole=whole)
+        print_page(page, details=details)

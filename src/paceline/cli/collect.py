@@ -1,4 +1,4 @@
-"""`paceline collect`: all hosts' profiles, or a bucket's {rank} tree, in one place."""
+"""`paceline collect`: download the profiles of all hosts, or of a bucket's {rank} tree, into one directory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.moving import progress_bar, summary, tell
-from paceline.errors import PacelineError, UsageError
-from paceline.storage.location import is_remote, parse
+from paceline.cli.transfer_output import print_report, progress_bar, summary
+from paceline.core.errors import PacelineError, UsageError
+from paceline.storage.url import is_remote, parse_url
 
 if TYPE_CHECKING:
-    from paceline.collect.cluster import Request
+    from paceline.collect.cluster import CollectRequest
 
 _ORIGINAL = "HCCL_JSON ACCOUNTS_JSON CLUSTER_DIR HOST_DIR DEVICE_REGEX OUTPUT"
 
@@ -22,25 +22,37 @@ def collect(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[URL | SIX ARGUMENTS]", help=f"s3:// or obs:// tree, or {_ORIGINAL}.")
     ] = None,
-    host: Annotated[list[str] | None, typer.Option("--host", help="user@host[:port]; again for each host.")] = None,
-    accounts: Annotated[Path | None, typer.Option("--accounts", help="The original account file (JSON).")] = None,
-    path: Annotated[str, typer.Option("--path", help="Directory on every host that holds the devices' data.")] = "",
+    host: Annotated[list[str] | None, typer.Option("--host", help="user@host[:port]; may be repeated.")] = None,
+    accounts: Annotated[
+        Path | None, typer.Option("--accounts", help="Account file of the original tool (JSON).")
+    ] = None,
+    path: Annotated[str, typer.Option("--path", help="Directory on every host with the devices' data.")] = "",
     device_regex: Annotated[
-        str, typer.Option("--device-regex", help='What comes before the device number; "" takes the tree as it is.')
+        str,
+        typer.Option(
+            "--device-regex", help='Regular expression before the device number; "" copies the tree as it is.'
+        ),
     ] = "device",
-    output: Annotated[str, typer.Option("--output", help="The profiler's output directory in a device's.")] = "",
+    output: Annotated[
+        str, typer.Option("--output", help="Output directory of the profiler within a device's directory.")
+    ] = "",
     rank_table: Annotated[Path | None, typer.Option("--rank-table", help="hccl.json of the cluster.")] = None,
-    into: Annotated[Path | None, typer.Option("--into", "-o", help="Where the cluster tree goes.")] = None,
-    ranks: Annotated[int | None, typer.Option("--ranks", min=1, help="Ranks a bucket's tree must have.")] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Only hosts that were not complete last time.")] = False,
+    into: Annotated[Path | None, typer.Option("--into", "-o", help="Directory for the cluster tree.")] = None,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", min=1, help="Number of ranks expected in a bucket's tree.")
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Only hosts that were incomplete last time.")] = False,
     key: Annotated[str | None, typer.Option("--key", help="SSH key file.  [default: ~/.ssh and the agent]")] = None,
     known_hosts: Annotated[str | None, typer.Option("--known-hosts", help="[default: ~/.ssh/known_hosts]")] = None,
-    ask_password: Annotated[bool, typer.Option("--ask-password", help="Prompt for one password for all.")] = False,
+    ask_password: Annotated[
+        bool, typer.Option("--ask-password", help="Prompt for one password for all hosts.")
+    ] = False,
     patience: Annotated[
-        float, typer.Option("--patience", min=0, help="Seconds to keep trying a host or bucket.")
+        float,
+        typer.Option("--patience", min=0, help="Give up on a host or bucket after this many seconds without progress."),
     ] = 60.0,
 ) -> None:
-    """Gather a cluster's profiles over SSH or from a bucket; a dead host is named and skipped, --retry completes it.
+    """Collect the profiles of a cluster over SSH or from a bucket; unreachable hosts are skipped, --retry completes them.
 
     Example:  paceline collect --host root@10.0.0.1 --host root@10.0.0.2 --path /home/summary -o runs/job7
 
@@ -52,37 +64,52 @@ def collect(
         return
     if len(words) == 6:
         rank_table, accounts, into, path, device_regex, output = (
-            Path(words[0]), Path(words[1]), Path(words[2]), words[3], words[4], words[5]
-        )  # fmt: skip
+            Path(words[0]),
+            Path(words[1]),
+            Path(words[2]),
+            words[3],
+            words[4],
+            words[5],
+        )
     elif words:
-        raise UsageError(f"{len(words)} arguments", hint=f"give a bucket's URL, or {_ORIGINAL}, or --host and --path")
+        raise UsageError(
+            f"expected 1 or 6 arguments, got {len(words)}",
+            hint=f"give a bucket's URL, or {_ORIGINAL}, or --host and --path",
+        )
     if into is None or not path:
-        raise UsageError("where from and where to?", hint="--path on the hosts, --into here")
-    from paceline.collect.accounts import named_hosts, read_accounts, with_login
-    from paceline.collect.cluster import Request
-    from paceline.storage.retry import Backoff
+        raise UsageError(
+            "--path and --into are required", hint="--path: directory on the hosts; --into: directory on this machine"
+        )
+    from paceline.collect.accounts import parse_hosts, read_accounts, with_login
+    from paceline.collect.cluster import CollectRequest
     from paceline.storage.secret import Secret
+    from paceline.storage.transfer.retry import Backoff
 
     _need_file(key, "the key to log in with")
     _need_file(known_hosts, "the hosts' public keys: ssh-keyscan HOST >> FILE, then check their fingerprints")
-    hosts = read_accounts(accounts) if accounts else named_hosts(host or [])
+    hosts = read_accounts(accounts) if accounts else parse_hosts(host or [])
     password = Secret(getpass.getpass("password for all hosts: ")) if ask_password else None
     hosts = with_login(hosts, key=key, known_hosts=known_hosts, password=password)
-    request = Request(
-        hosts, path, into, device_regex=device_regex, output=output, rank_table=rank_table,
+    request = CollectRequest(
+        hosts,
+        path,
+        into,
+        device_regex=device_regex,
+        output=output,
+        rank_table=rank_table,
         backoff=Backoff(patience=patience),
-    )  # fmt: skip
+    )
     _from_hosts(request, retry)
 
 
 def _need_file(name: str | None, what: str) -> None:
-    """Said at once: no host would be reached however often it was tried."""
+    """Checked before connecting: no host could be reached without it."""
     if name is not None and not Path(name).expanduser().is_file():
-        raise UsageError(f"{name}: no such file", hint=what)
+        raise UsageError(f"{name}: file not found", hint=what)
 
 
-def _from_hosts(request: Request, retry: bool) -> None:
-    from paceline.collect.cluster import collect as gather
+def _from_hosts(request: CollectRequest, retry: bool) -> None:
+    from paceline.collect.cluster import collect_hosts as gather
 
     with progress_bar("collecting") as show:
         state = gather(request, retry=retry, progress=show)
@@ -102,18 +129,18 @@ def _from_hosts(request: Request, retry: bool) -> None:
 
 def _from_bucket(url: str, into: Path | None, ranks: int | None, patience: float) -> None:
     from paceline.collect.rank_tree import collect_ranks
-    from paceline.storage.engine import Speed
-    from paceline.storage.retry import Backoff
+    from paceline.storage.transfer.retry import Backoff
+    from paceline.storage.transfer.transfer_pool import TransferLimits
 
-    target = into or Path(parse(url).name)
+    target = into or Path(parse_url(url).name)
     with progress_bar("collecting") as show:
-        speed = Speed(backoff=Backoff(patience=patience))
-        gathered = collect_ranks(url, target, ranks=ranks, speed=speed, progress=show)
+        speed = TransferLimits(backoff=Backoff(patience=patience))
+        gathered = collect_ranks(url, target, ranks=ranks, limits=speed, progress=show)
     typer.echo(summary(gathered.report))
-    tell(gathered.report, quiet=True)
+    print_report(gathered.report, quiet=True)
     if gathered.missing:
         shown = ", ".join(map(str, gathered.missing[:20])) + (" …" if len(gathered.missing) > 20 else "")
         raise PacelineError(
-            f"{url}: nothing of {len(gathered.missing)} of {ranks} ranks: {shown}",
+            f"{url}: no data of {len(gathered.missing)} of {ranks} ranks: {shown}",
             hint="the others are complete; run again when they have uploaded",
         )

@@ -1,4 +1,4 @@
-"""`paceline copy`: files from any place to any place."""
+"""`paceline copy`: copy files between directories, buckets and hosts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.moving import progress_bar, tell
+from paceline.cli.transfer_output import print_report, progress_bar
 
 From = Annotated[str, typer.Argument(metavar="SRC", help="Directory, file, s3://…, obs://… or ssh://user@host/path.")]
-To = Annotated[str, typer.Argument(metavar="DST", help="Where it goes: any of the same.")]
-Workers = Annotated[int, typer.Option("--workers", min=1, max=256, help="Files and parts at a time.")]
-Patience = Annotated[float, typer.Option("--patience", min=0, help="Seconds to keep trying while nothing works.")]
-Json = Annotated[bool, typer.Option("--json", help="Result as JSON.")]
+To = Annotated[str, typer.Argument(metavar="DST", help="Target, of the same kinds.")]
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, max=256, help="Files and parts transferred at the same time.")
+]
+Patience = Annotated[float, typer.Option("--patience", min=0, help="Give up after this many seconds without progress.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def copy(
@@ -25,21 +27,21 @@ def copy(
     patience: Patience = 300.0,
     as_json: Json = False,
 ) -> None:
-    """Copy a directory's contents, or one file; run again after anything went wrong: only what is missing moves.
+    """Copy a directory or a file; interrupted transfers resume: the same command again copies only what is missing.
 
-    Files appear whole or not at all, are verified by checksum, and never removed without --prune.
+    Files are written atomically and verified by checksum; nothing is removed from SRC without --prune.
 
     Example:  paceline copy /cache/profiler obs://bucket/run1/0
     """
-    from paceline.storage.engine import Speed
-    from paceline.storage.retry import Backoff
-    from paceline.storage.transfer import Options, Prune, transfer
+    from paceline.storage.transfer.retry import Backoff
+    from paceline.storage.transfer.transfer import Prune, TransferOptions, transfer
+    from paceline.storage.transfer.transfer_pool import TransferLimits
 
     with progress_bar("copying") as show:
-        options = Options(
+        options = TransferOptions(
             prune=Prune.source if prune else Prune.nothing,
-            speed=Speed(workers, Backoff(patience=patience)),
+            limits=TransferLimits(workers, Backoff(patience=patience)),
             progress=show,
         )
         report = transfer(source, target, options)
-    tell(report, as_json=as_json)
+    print_report(report, as_json=as_json)

@@ -1,31 +1,36 @@
-"""`paceline diagnose`: what slows a run, who is at fault, what mending it would gain, what to do."""
+"""`paceline diagnose`: find what slows a run; print it, and write diagnosis.json and report.html."""
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from paceline.advice.engine import diagnose as examine
-from paceline.advice.finding import SEVERITIES
-from paceline.advice.hardware import load_hardware, usual_hardware
-from paceline.advice.own_rules import own_rule
-from paceline.advice.present import as_json
-from paceline.analysis.steps import shares_of, step_shares
-from paceline.cli.language import Language, is_chinese
-from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened
-from paceline.errors import PacelineError, UsageError
-from paceline.report.data import ReportData, report_data
-from paceline.report.html import render_html, write_html
-from paceline.report.masking import masked
-from paceline.report.terminal import print_diagnosis
-from paceline.whole import write_whole
+from paceline.cli.language import LanguageOption, resolve_language
+from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened
+from paceline.core.atomic_write import atomic_write_text
+from paceline.core.errors import PacelineError, UsageError
+from paceline.core.i18n import LANGUAGES, Language, text
+from paceline.diagnosis.custom_rules import find_rule
+from paceline.diagnosis.diagnose import examine
+from paceline.diagnosis.finding import SEVERITIES, Diagnosis
+from paceline.diagnosis.hardware import Hardware, default_hardware, load_hardware
+from paceline.diagnosis.render import in_words
+from paceline.diagnosis.rule import RuleFunction
+from paceline.metrics.rank_performance import rank_performance
+from paceline.metrics.steps import shares_of
+from paceline.output.html_report import render_html, write_html
+from paceline.output.json_text import indented_json
+from paceline.output.masking import mask_hosts as with_masked_hosts
+from paceline.output.report_data import ReportData, report_data
+from paceline.output.terminal import print_diagnosis
+from paceline.run.run import Run
 
-USUAL_PLACE = Path("paceline-report")
+DEFAULT_DIRECTORY = Path("paceline-report")
 _STDOUT = Path("-")
 
 
@@ -45,7 +50,7 @@ def diagnose(
         Path | None, typer.Option("--html", help="Write the report as one HTML file; - for stdout.")
     ] = None,
     mask_hosts: Annotated[
-        bool, typer.Option("--mask-hosts", help="Hide host names and addresses in what is written.")
+        bool, typer.Option("--mask-hosts", help="Replace host names and addresses in the files written.")
     ] = False,
     step: Annotated[int | None, typer.Option("--step", min=0, help="Only this step.")] = None,
     steps: Annotated[str | None, typer.Option("--steps", help="Only these steps, e.g. 3-9.")] = None,
@@ -53,97 +58,131 @@ def diagnose(
     fail_on: Annotated[str | None, typer.Option("--fail-on", help="Exit 3 at this severity or above (for CI).")] = None,
     rules: Annotated[
         list[str] | None,
-        typer.Option("--rules", help="A rule of your own: a TOML file, or entry:NAME of a package; repeatable."),
+        typer.Option("--rules", help="Your own rule: a TOML file, or entry:NAME of a package; may be repeated."),
     ] = None,
     hardware: Annotated[
-        Path | None, typer.Option("--hardware", help="TOML with what differs from the usual speeds of links and cards.")
+        Path | None,
+        typer.Option("--hardware", help="TOML with speeds of links and cards that differ from the defaults."),
     ] = None,
-    lang: Annotated[Language, typer.Option("--lang", help="Language of the report.")] = Language.auto,
+    lang: Annotated[LanguageOption, typer.Option("--lang", help="Language of the report.")] = LanguageOption.auto,
     store: StoreOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = None,
 ) -> None:
-    """Find what slows a run, prove it, and say what mending it would gain.
+    """Find what slows a run, prove it, and say what fixing it would gain.
 
     Example:  paceline diagnose runs/llama-16 --lang zh --out paceline-report
     """
     if fail_on is not None and fail_on not in SEVERITIES:
-        raise UsageError(f"--fail-on {fail_on}: no such severity", hint=f"one of {', '.join(SEVERITIES)}")
-    chosen = _chosen_steps(step, steps)
-    places = _places(out, json_file, html_file)
-    profile = load_hardware(hardware) if hardware else usual_hardware()
-    own_rules = [own_rule(rule) for rule in rules or ()]
-    language = "zh" if is_chinese(lang) else "en"
+        raise UsageError(f"--fail-on {fail_on}: unknown severity", hint=f"one of {', '.join(SEVERITIES)}")
+    request = _DiagnosisRequest(
+        steps=_parse_steps(step, steps),
+        files=_output_files(out, json_file, html_file),
+        hardware=load_hardware(hardware) if hardware else default_hardware(),
+        custom_rules=[find_rule(rule) for rule in rules or ()],
+        language=resolve_language(lang),
+        mask_hosts=mask_hosts,
+    )
     with opened(source, store, workers, engine) as run:
-        diagnosis = examine(run, steps=chosen, hardware=profile, own_rules=own_rules)
-        public = {each: as_json(diagnosis, each) for each in ("en", "zh")}
-        report = report_data(run, public, nominal=profile.nominal_speeds) if places.html or mask_hosts else None
-        if report is not None:
-            shares = shares_of(report.tables["breakdown"])
-        else:
-            shares = {} if places.silent else step_shares(run, tuple(diagnosis.run["steps"]))
-    if report is not None and mask_hosts:
-        report = masked(report)
-        public = {each: dict(report.diagnoses[each]) for each in public}
-    # Files first: a reader of the screen that goes away (head, less) must not cost them.
-    written = _write_files(places, json.dumps(public[language], ensure_ascii=False, indent=2), report, language)
-    if not places.silent:
-        print_diagnosis(diagnosis, language, top, shares=shares)
-        for place in written:
-            typer.echo(f"  {'报告' if language == 'zh' else 'report'}  {place}")
-    if fail_on and any(SEVERITIES.index(f.severity) <= SEVERITIES.index(fail_on) for f in diagnosis.findings):
+        result = _diagnose(run, request)
+    # Files first: when the reader of stdout goes away (head, less), they are already written.
+    written = _write_files(request.files, result, request.language)
+    if not request.files.use_stdout:
+        print_diagnosis(result.diagnosis, request.language, top, shares=result.shares)
+        for file in written:
+            typer.echo(f"  {text('cli.diagnose.report', request.language)}  {file}")
+    if fail_on and _reaches(fail_on, result.diagnosis):
         raise typer.Exit(3)
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Where the two files go."""
-
+class _OutputFiles:
     json: Path | None
     html: Path | None
-    asked: bool
+    by_name: bool
+    """The user named at least one of them."""
 
     @property
-    def silent(self) -> bool:
-        """stdout belongs to a file."""
+    def use_stdout(self) -> bool:
+        """stdout carries a file, so nothing else may be printed there."""
         return _STDOUT in (self.json, self.html)
 
 
-def _places(out: Path | None, json_file: Path | None, html_file: Path | None) -> _Places:
+@dataclass(frozen=True)
+class _DiagnosisRequest:
+    steps: tuple[int, ...] | None
+    files: _OutputFiles
+    hardware: Hardware
+    custom_rules: Sequence[RuleFunction]
+    language: Language
+    mask_hosts: bool
+
+
+@dataclass(frozen=True)
+class _DiagnosisResult:
+    diagnosis: Diagnosis
+    """For the terminal: host names are never masked there."""
+    public: Diagnosis
+    """For files."""
+    report: ReportData | None
+    shares: Mapping[str, float]
+
+
+def _diagnose(run: Run, request: _DiagnosisRequest) -> _DiagnosisResult:
+    examination = examine(run, steps=request.steps, hardware=request.hardware, custom_rules=request.custom_rules)
+    diagnoses = {each: in_words(examination, each) for each in LANGUAGES}
+    diagnosis = diagnoses[request.language]
+    shares = {} if request.files.use_stdout else shares_of(rank_performance(run, request.steps).rank_means)
+    if not request.files.html and not request.mask_hosts:
+        return _DiagnosisResult(diagnosis, diagnosis, None, shares)
+    hardware = request.hardware
+    report = report_data(run, diagnoses, nominal=hardware.nominal_speeds, capacity_for=hardware.memory_for)
+    if request.mask_hosts:
+        report = with_masked_hosts(report)
+    return _DiagnosisResult(diagnosis, report.diagnoses[request.language], report, shares)
+
+
+def _output_files(out: Path | None, json_file: Path | None, html_file: Path | None) -> _OutputFiles:
     if json_file == _STDOUT == html_file:
         raise UsageError("--json - --html -: only one of them can go to stdout")
-    asked = any(place is not None for place in (out, json_file, html_file))
-    folder = out or (None if asked else USUAL_PLACE)
-    if folder is not None:
-        json_file, html_file = json_file or folder / "diagnosis.json", html_file or folder / "report.html"
-    return _Places(json_file, html_file, asked)
+    by_name = any(file is not None for file in (out, json_file, html_file))
+    directory = out or (None if by_name else DEFAULT_DIRECTORY)
+    if directory is not None:
+        json_file, html_file = json_file or directory / "diagnosis.json", html_file or directory / "report.html"
+    return _OutputFiles(json_file, html_file, by_name)
 
 
-def _write_files(places: _Places, diagnosis: str, report: ReportData | None, language: str) -> list[Path]:
-    """Write what was asked for; say which files there are now."""
+def _write_files(files: _OutputFiles, result: _DiagnosisResult, language: Language) -> list[Path]:
+    """Write what was asked for; returns the files written."""
     written = []
-    if places.json == _STDOUT:
-        sys.stdout.write(f"{diagnosis}\n")
-    elif places.json:
-        write_whole(places.json, f"{diagnosis}\n")
-        written.append(places.json)
-    if report is None or places.html is None:
+    if files.json == _STDOUT:
+        sys.stdout.write(indented_json(result.public))
+    elif files.json:
+        atomic_write_text(files.json, indented_json(result.public))
+        written.append(files.json)
+    if result.report is None or files.html is None:
         return written
-    if places.html == _STDOUT:
-        sys.stdout.write(render_html(report, language=language))
+    if files.html == _STDOUT:
+        sys.stdout.write(render_html(result.report, language=language))
         return written
     try:
-        write_html(report, places.html, language=language)
+        write_html(result.report, files.html, language=language)
     except PacelineError as error:
-        if places.asked:
+        if files.by_name:
             raise
-        # Nobody asked for the page by name, and everything else is there.
+        # The page was not asked for by name, and everything else is written.
         typer.echo(f"paceline: {error}\n          {error.hint or ''}".rstrip(), err=True)
         return written
-    return [places.html, *written]
+    return [files.html, *written]
 
 
-def _chosen_steps(step: int | None, steps: str | None) -> tuple[int, ...] | None:
+def _reaches(severity: str, diagnosis: Diagnosis) -> bool:
+    """Any finding has this severity or a higher one."""
+    limit = [str(each) for each in SEVERITIES].index(severity)
+    return any(SEVERITIES.index(finding.severity) <= limit for finding in diagnosis.findings)
+
+
+def _parse_steps(step: int | None, steps: str | None) -> tuple[int, ...] | None:
     if step is not None and steps is not None:
         raise UsageError("--step and --steps exclude each other", hint="example: --steps 3-9")
     if step is not None:

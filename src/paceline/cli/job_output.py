@@ -1,4 +1,4 @@
-"""How jobs look on a terminal: logs by worker, a table, one screen for one job."""
+"""Print jobs on a terminal: logs by worker, the list of jobs, status and outcome."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import typer
 
 if TYPE_CHECKING:
     from paceline.jobs import JobHandle, JobOutcome, JobStatus, LogPiece
-    from paceline.jobs.record import Record
+    from paceline.jobs.job_registry import JobRecord
 
 
 class LogPrinter:
-    """Whole lines, with the worker's name before them where there are several workers."""
+    """Prints complete lines, prefixed with the worker where there are several."""
 
     def __init__(self, handle: JobHandle, *, only: int | None = None, stream: TextIO | None = None) -> None:
         self._named = handle.job.nodes > 1 and only is None
@@ -40,7 +40,7 @@ class LogPrinter:
         print(f"[worker {worker}] {line}" if self._named else line, file=self._stream, flush=True)
 
 
-def table(records: Sequence[Record]) -> str:
+def table(records: Sequence[JobRecord]) -> str:
     rows = [("JOB", "BACKEND", "PHASE", "STARTED", "TOOK")]
     for record in records:
         handle, status = record.handle, record.status
@@ -53,7 +53,7 @@ def table(records: Sequence[Record]) -> str:
 
 
 def phase_text(status: JobStatus) -> str:
-    """Our word, and the backend's where it says more."""
+    """Our name of the state, and the backend's if it says more."""
     phase = status.phase.value
     return phase if status.detail.lower() in ("", phase) else f"{phase} ({status.detail})"
 
@@ -80,7 +80,7 @@ def outcome_text(outcome: JobOutcome, fetched: Path | None) -> str:
     return "\n".join(lines)
 
 
-def tell_trouble(text: str) -> None:
+def print_note(text: str) -> None:
     typer.echo(f"note: {text}", err=True)
 
 

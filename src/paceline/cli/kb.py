@@ -1,4 +1,4 @@
-"""`paceline kb`: what findings mean, how they are measured, what to do."""
+"""`paceline kb`: the knowledge base: what findings mean, how they are measured, what to do."""
 
 from __future__ import annotations
 
@@ -10,27 +10,23 @@ import typer
 from rich.console import Console
 from rich.text import Text as Styled
 
-from paceline.advice.knowledge import IDS, Entry, all_entries, load_entry
-from paceline.cli.language import Language, is_chinese
-from paceline.cli.wrapping import indented
+from paceline.cli.language import LanguageOption, resolve_language
+from paceline.cli.text_width import indented
+from paceline.core.i18n import Language, text
+from paceline.diagnosis.knowledge import IDS, KnowledgeEntry, all_entries, load_entry
 
-_HEADINGS = {
-    "en": ("What it means", "How it is measured", "What to do"),
-    "zh": ("含义", "测量方法", "处理建议"),
-}
-_MORE = {"en": "one page: paceline kb ID", "zh": "查看单页：paceline kb ID"}
 _WIDEST = 110  # longer lines are hard to read, however wide the terminal
 
 
 def kb(
     id: Annotated[str | None, typer.Argument(metavar="[ID]", help="A finding's id, e.g. slow-rank.")] = None,
-    lang: Annotated[Language, typer.Option("--lang", help="Language of the text.")] = Language.auto,
+    lang: Annotated[LanguageOption, typer.Option("--lang", help="Language of the text.")] = LanguageOption.auto,
 ) -> None:
-    """Explain findings: the list, or one page with meaning, measurement and advice.
+    """Explain findings: list all, or show one page with meaning, measurement and advice.
 
     Example:  paceline kb slow-rank
     """
-    language = "zh" if is_chinese(lang) else "en"
+    language = resolve_language(lang)
     console = Console(highlight=False)
     if id:  # findings say `"see": "kb/slow-rank"`: that may be pasted as it is
         lines = _page(load_entry(id.removeprefix("kb/")), language, min(console.width, _WIDEST))
@@ -39,10 +35,10 @@ def kb(
     for line in lines:
         console.print(line, soft_wrap=True)
     if not id and sys.stdout.isatty():
-        console.print(f"\n{_MORE[language]}", style="dim")
+        console.print(f"\n{text('cli.kb.one_page', language)}", style="dim")
 
 
-def _list(language: str, width: int) -> Iterator[Styled]:
+def _list(language: Language, width: int) -> Iterator[Styled]:
     margin = max(map(len, IDS)) + 2
     for entry in all_entries():
         summary = entry.text(language).summary
@@ -50,19 +46,18 @@ def _list(language: str, width: int) -> Iterator[Styled]:
             yield Styled.assemble((line[:margin], "bold"), line[margin:])
 
 
-def _page(entry: Entry, language: str, width: int) -> Iterator[Styled]:
+def _page(entry: KnowledgeEntry, language: Language, width: int) -> Iterator[Styled]:
     # Styled, not strings: advice holds brackets that Rich would take for markup.
-    text = entry.text(language)
-    meaning, measured, advice = _HEADINGS[language]
+    page = entry.text(language)
     yield Styled(entry.id, "bold")
-    yield from _paragraph(text.summary, width)
-    for heading, paragraph in ((meaning, text.meaning), (measured, text.measured)):
-        yield Styled(f"\n{heading}", "bold")
+    yield from _paragraph(page.summary, width)
+    for heading, paragraph in (("meaning", page.meaning), ("measured", page.measured)):
+        yield Styled(f"\n{text(f'cli.kb.{heading}', language)}", "bold")
         yield from _paragraph(paragraph, width)
-    yield Styled(f"\n{advice}", "bold")
-    for number, step in enumerate(text.advice, start=1):
+    yield Styled(f"\n{text('cli.kb.advice', language)}", "bold")
+    for number, step in enumerate(page.advice, start=1):
         yield from map(Styled, indented(step, width, first=f"{number:>3} ", rest="    "))
 
 
-def _paragraph(text: str, width: int) -> Iterator[Styled]:
-    return map(Styled, indented(text, width, first="  ", rest="  "))
+def _paragraph(paragraph: str, width: int) -> Iterator[Styled]:
+    return map(Styled, indented(paragraph, width, first="  ", rest="  "))

@@ -1,4 +1,4 @@
-"""`paceline launch`: one process per card, ended together."""
+"""`paceline launch`: start one process per card, and stop all when one fails."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from paceline.training.launcher import LaunchPlan, Show
-from paceline.training.launcher import launch as run
-from paceline.training.placement import Nodes
-from paceline.training.rank_environment import Framework
+from paceline.training.launcher.launch_plan import LaunchPlan, ShownRanks
+from paceline.training.launcher.launcher import launch as run
+from paceline.training.launcher.rank_environment import Framework
+from paceline.training.launcher.rank_placement import Nodes
 
 
 def launch(
@@ -18,40 +18,53 @@ def launch(
         list[str], typer.Argument(metavar="SCRIPT [ARGS]...", help="script.py, -m module, or a program.")
     ],
     ranks: Annotated[
-        int | None, typer.Option("--ranks", min=1, help="Processes on each host.  [default: ModelArts', else 1]")
+        int | None, typer.Option("--ranks", min=1, help="Processes on each host.  [default: as ModelArts says, else 1]")
     ] = None,
     hosts: Annotated[
-        list[str] | None, typer.Option("--hosts", "--host", help="user@host:port over ssh; commas, or again for more.")
+        list[str] | None,
+        typer.Option("--hosts", "--host", help="user@host:port over SSH; separated by commas, or repeated."),
     ] = None,
     framework: Annotated[
-        Framework, typer.Option("--framework", help="Whose environment the ranks get.")
+        Framework, typer.Option("--framework", help="Environment variables to set for the ranks.")
     ] = Framework.torch,
-    rank_table: Annotated[Path | None, typer.Option("--rank-table", help="Ranks and devices from this table.")] = None,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Hosts, where each is started by somebody.")] = 1,
-    node_rank: Annotated[int | None, typer.Option("--node-rank", min=0, help="Which of them this is.")] = None,
-    master_addr: Annotated[str | None, typer.Option("--master-addr", help="Of node 0.")] = None,
+    rank_table: Annotated[
+        Path | None, typer.Option("--rank-table", help="Take ranks and devices from this rank table.")
+    ] = None,
+    nodes: Annotated[
+        int, typer.Option("--nodes", min=1, help="Number of hosts, where a launcher is started on each.")
+    ] = 1,
+    node_rank: Annotated[int | None, typer.Option("--node-rank", min=0, help="Number of this host, from 0.")] = None,
+    master_addr: Annotated[str | None, typer.Option("--master-addr", help="Address of node 0.")] = None,
     master_port: Annotated[
         int | None, typer.Option("--master-port", help="[default: a free one; 29500 on several hosts]")
     ] = None,
-    log_dir: Annotated[Path, typer.Option("--log-dir", help="rank_N/output.log go here.")] = Path("log"),
-    show: Annotated[Show, typer.Option("--show", help="Whose output is on the terminal too.")] = Show.first,
+    log_dir: Annotated[Path, typer.Option("--log-dir", help="Directory for rank_N/output.log.")] = Path("log"),
+    show: Annotated[ShownRanks, typer.Option("--show", help="Ranks whose output is also printed.")] = ShownRanks.first,
     grace: Annotated[float, typer.Option("--grace", min=0, help="Seconds from SIGTERM to SIGKILL.")] = 30.0,
     until_input_ends: Annotated[bool, typer.Option("--until-input-ends", hidden=True)] = False,
 ) -> None:
-    """Start SCRIPT once per card and end all together: the first failure stops the others and is shown.
+    """Start SCRIPT once per card; the first failure stops all ranks and is shown.
 
-    The exit code is that of the rank that failed first. Signals go to all ranks; nobody outlives the launcher.
+    The exit code is that of the rank that failed first. Signals are forwarded to all ranks; no rank outlives the launcher.
 
     Example:  paceline launch --ranks 8 train.py --epochs 3
               paceline launch --ranks 8 --hosts root@10.0.0.1,root@10.0.0.2 train.py
               paceline launch --ranks 8 --nodes 2 --node-rank 1 --master-addr 10.0.0.1 train.py
     """
-    somebody = nodes > 1 or node_rank is not None or master_addr or master_port
+    several_nodes = nodes > 1 or node_rank is not None or master_addr or master_port
     plan = LaunchPlan(
-        as_program(command), ranks, _names(hosts or []), log_dir, {}, framework,
-        Nodes(nodes, node_rank or 0, master_addr, master_port) if somebody else None,
-        rank_table, show, grace, until_input_ends,
-    )  # fmt: skip
+        as_program(command),
+        ranks,
+        _names(hosts or []),
+        log_dir,
+        {},
+        framework,
+        Nodes(nodes, node_rank or 0, master_addr, master_port) if several_nodes else None,
+        rank_table,
+        show,
+        grace,
+        until_input_ends,
+    )
     raise typer.Exit(run(plan))
 
 

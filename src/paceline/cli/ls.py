@@ -1,4 +1,4 @@
-"""`paceline ls`: what lies where."""
+"""`paceline ls`: list files of a directory, bucket or host."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from typing import Annotated
 import typer
 
 from paceline.cli.copy import Patience
-from paceline.errors import UsageError
-from paceline.storage.store import Item, MissingError
+from paceline.core.errors import UsageError
+from paceline.storage.store_errors import MissingError
+from paceline.storage.stored_file import StoredFile
 
 
 def ls(
     where: Annotated[str, typer.Argument(metavar="PLACE", help="Directory, s3://…, obs://… or ssh://user@host/path.")],
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Everything below, not just one level.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Also files in subdirectories.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     patience: Patience = 30.0,
 ) -> None:
-    """List files and sizes of any place.
+    """List files and sizes of a directory, bucket or host.
 
     Example:  paceline ls obs://bucket/profiler --recursive
     """
-    from paceline.storage.opening import open_item, open_store
-    from paceline.storage.retry import Backoff, patiently
+    from paceline.storage.stores.open_store import open_item, open_store
+    from paceline.storage.transfer.retry import Backoff, retry_call
 
-    def look() -> list[Item]:
+    def look() -> list[StoredFile]:
         store = open_store(where)
         missing: MissingError | None = None
         try:
-            found = list(store.items(shallow=not recursive))
+            found = list(store.list_files(recursive=recursive))
         except MissingError as error:
-            # A host has no such directory, but may have a file of that name.
+            # There is no such directory, but there may be a file of this name.
             found, missing = [], error
         finally:
             store.close()
@@ -43,9 +44,11 @@ def ls(
             raise missing
         return found
 
-    items = patiently(Backoff(patience=patience), look)
+    items = retry_call(Backoff(patience=patience), look)
     if not items:
-        raise UsageError(f"{where}: nothing there", hint="check the name; buckets and paths are case-sensitive")
+        raise UsageError(
+            f"{where}: no such file, object or prefix", hint="check the name; buckets and paths are case-sensitive"
+        )
     for item in items:
         _print(item.key, item.size, as_json)
     files = [item for item in items if not item.key.endswith("/")]

@@ -1,4 +1,4 @@
-"""The `paceline` command: parses, calls and prints; decides nothing."""
+"""The `paceline` command: loads the commands that are needed, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from paceline.cli.helping import WIDTH, Command, Commands
-from paceline.errors import PacelineError, is_interrupt
-from paceline.version import __version__
+from paceline.cli.help_format import WIDTH, Command, Commands
+from paceline.core.errors import PacelineError, is_interrupt
+from paceline.core.version import __version__
 
 COMMANDS = (
     "diagnose",
@@ -33,6 +33,7 @@ COMMANDS = (
     "slim",
     "collect",
     "kb",
+    "schema",
     "msadvisor",
     "checkpoint",
     "bench",
@@ -44,19 +45,21 @@ COMMANDS = (
     "profile",
     "run-profiled",
 )
-"""Each is the function, or the Typer of subcommands, of that name in the module of that name."""
+"""Each is the function, or the Typer of subcommands, of this name in the module of the same name."""
 
-_READ_ONLY = frozenset({"diagnose", "breakdown", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb"})
+_READ_ONLY = frozenset(
+    {"diagnose", "breakdown", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb", "schema"}
+)
 PASS_ON = {
     "launch": {"ignore_unknown_options": True, "allow_interspersed_args": False},
     "run-profiled": {"ignore_unknown_options": True, "allow_interspersed_args": False},
     "train": {"ignore_unknown_options": True, "allow_extra_args": True},
 }
-"""Commands that hand on what is not theirs."""
+"""Commands that pass unknown arguments on."""
 
 
 def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The command line with these commands; only their modules are imported, which is half of a short command's time."""
+    """The command line with these commands; only their modules are imported, which halves the time of short commands."""
     app = typer.Typer(
         name="paceline",
         help="Finds what slows a training cluster, proves it, and says what fixing it would gain.",
@@ -84,7 +87,7 @@ def command_of(name: str) -> Any:
     return getattr(import_module(f"paceline.cli.{plain}"), plain)
 
 
-def _tell_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"paceline {__version__}")
         raise typer.Exit
@@ -93,33 +96,34 @@ def _tell_version(asked: bool) -> None:
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; stop at the first unreadable file.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_tell_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     if debug:
         os.environ["PACELINE_DEBUG"] = "1"
 
 
-# Typer carries its own copy of click since 0.20 and names only the leaves of its exceptions: this is their UsageError.
+# Typer has its own copy of click since 0.20 and exports only the most specific exceptions: this is click's UsageError.
 _WRONG_ARGUMENTS: Any = typer.BadParameter.__mro__[1]
 
 
 def main() -> None:
-    """Entry point: one sentence on stderr for what a person can act on, exit codes that mean something."""
+    """Entry point: expected errors become one line on stderr and an exit code; unexpected ones keep their traceback."""
     named = [word for word in sys.argv[1:] if word in COMMANDS][:1]
-    _travel_light(named)
+    needed = () if sys.argv[1:] == ["--version"] else named or COMMANDS
+    _tune_runtime(named)
     try:
-        code = application(named or COMMANDS)(standalone_mode=False)
+        code = application(needed)(standalone_mode=False)
         if code:
             # Typer returns the code of an Exit, and 130 for Ctrl-C, instead of raising.
             raise KeyboardInterrupt if code == 130 else SystemExit(code)
-        sys.stdout.flush()  # here, where somebody hears that the disk is full or the reader has gone
+        sys.stdout.flush()  # here, where a full disk or a closed pipe is still reported
     except PacelineError as error:
         if os.environ.get("PACELINE_DEBUG"):
             raise
-        _say(f"paceline: {_with_place(error)}")
+        _print_error(f"paceline: {_with_file(error)}")
         if error.hint:
-            _say(f"          {error.hint}")
+            _print_error(f"          {error.hint}")
         sys.exit(error.exit_code)
     except _WRONG_ARGUMENTS as error:
         error.show()
@@ -127,52 +131,56 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort, RuntimeError) as error:
         if not is_interrupt(error) and not isinstance(error, typer.Abort):
             raise
-        _say("paceline: stopped; what was read is kept")
+        _print_error("paceline: interrupted; data read so far is cached")
         sys.exit(130)
-    except Exception as error:  # the last door: some can still be said in a sentence, the rest is raised again
-        _say_other(error)
+    except Exception as error:  # last resort: known errors become one line, the rest is raised again
+        _report_unexpected(error)
 
 
-def _say_other(error: Exception) -> None:
-    """What no room made a sentence of, but a person can act on all the same; everything else is a fault of ours."""
+def _report_unexpected(error: Exception) -> None:
+    """OS errors, closed pipes and damaged stores that no package handled; everything else is a bug and is raised."""
     if isinstance(error, BrokenPipeError):
-        # The reader of our output (head, less) went away: nothing is wrong, and nothing more can be said.
-        _let_stdout_go()
+        # The reader of our output (head, less) was closed, which is not an error.
+        _redirect_stdout_to_devnull()
         return
     if os.environ.get("PACELINE_DEBUG"):
         raise error
     if isinstance(error, OSError):
-        # Whatever place was meant: it has a name and a reason, and the traceback is for --debug.
-        _let_stdout_go()
-        _say(f"paceline: {error.filename or 'stdout'}: {error.strerror or error}")
+        # The file and the reason are known; the traceback is for --debug.
+        _redirect_stdout_to_devnull()
+        _print_error(f"paceline: {error.filename or 'stdout'}: {error.strerror or error}")
     elif "duckdb" in type(error).__module__ and ".parquet" in str(error):
-        _say(f"paceline: the store is damaged, or was written anew meanwhile: {str(error).splitlines()[0]}")
-        _say("          start again; if that does not help, remove the store's directory: the source is read anew")
+        _print_error(
+            f"paceline: the store is damaged, or was rewritten by another process: {str(error).splitlines()[0]}"
+        )
+        _print_error(
+            "          run the command again; if that fails too, remove the store's directory: it is rebuilt from the source"
+        )
     else:
         raise error
     sys.exit(1)
 
 
-def _let_stdout_go() -> None:
-    """What could not be written is not tried again at exit."""
+def _redirect_stdout_to_devnull() -> None:
+    """Python flushes stdout at exit; what could not be written must not fail a second time."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _travel_light(named: list[str]) -> None:
-    """Importing and reading make a million objects that live until the end: looking for garbage among them costs a tenth."""
+def _tune_runtime(named: list[str]) -> None:
+    """Importing and reading make a million long-lived objects: garbage collection among them costs a tenth of the time."""
     gc.set_threshold(100_000, 20, 20)
     if named and named[0] in _READ_ONLY:
-        # Their matrices are tiny, and NumPy's idle threads spin. Nobody's training inherits this.
+        # Their matrices are tiny, and NumPy's idle threads spin. Commands that start a training are not in this list.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def _with_place(error: PacelineError) -> str:
-    """Readers say what is wrong with a file; here nobody else says which."""
+def _with_file(error: PacelineError) -> str:
+    """The message with the file an error is about, unless it names it already."""
     file, text = getattr(error, "file", None), str(error)
     return text if file is None or str(file) in text else f"{file}: {text}"
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     print(text, file=sys.stderr)
 
 

@@ -1,71 +1,75 @@
-"""`paceline msadvisor`: the old door, with that tool's arguments, places and result JSON."""
+"""`paceline msadvisor`: drop-in for the msadvisor command line: same arguments, paths and result JSON."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from paceline.advice.engine import diagnose
-from paceline.advice.hardware import usual_hardware
-from paceline.advice.present import as_json
-from paceline.cli.language import Language, is_chinese
-from paceline.cli.source import EngineOption, StoreOption, WorkersOption, opened, say_warnings
-from paceline.errors import UsageError
-from paceline.report.data import report_data
-from paceline.report.html import write_html
-from paceline.report.msadvisor import Result, examine
+from paceline.cli.language import LanguageOption, resolve_language
+from paceline.cli.source_option import EngineOption, StoreOption, WorkersOption, opened, print_warnings
+from paceline.core.atomic_write import atomic_write_text
+from paceline.core.errors import UsageError
+from paceline.core.i18n import LANGUAGES
+from paceline.diagnosis.diagnose import examine
+from paceline.diagnosis.hardware import default_hardware
+from paceline.diagnosis.render import in_words
+from paceline.formats.file_selection import needed_for_diagnosis
+from paceline.output.html_report import write_html
+from paceline.output.json_text import indented_json
+from paceline.output.msadvisor import AdvisorResult, advisor_result
+from paceline.output.report_data import report_data
 from paceline.run.run import Run
-from paceline.storage.localize import localize
-from paceline.storage.location import is_remote
-from paceline.whole import write_whole
+from paceline.storage.fetch_source import fetch_source
+from paceline.storage.url import is_remote
 
 
 def msadvisor(
     rank_size: Annotated[int, typer.Option("--rank_size", min=1, help="Ranks the job had.")],
     data: Annotated[Path | None, typer.Option("--data", help="Directory with the profiles of all ranks.")] = None,
     bucket_name: Annotated[
-        str | None, typer.Option("--bucket_name", help="Where they lie instead: obs://bucket/profiler.")
+        str | None, typer.Option("--bucket_name", help="Bucket with the profiles instead: obs://bucket/profiler.")
     ] = None,
     step: Annotated[int, typer.Option("--step", min=0, help="Only this step; 0 = all.")] = 0,
-    lang: Annotated[Language, typer.Option("--lang", help="Language of the result.")] = Language.auto,
+    lang: Annotated[LanguageOption, typer.Option("--lang", help="Language of the result.")] = LanguageOption.auto,
     store: StoreOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = None,
 ) -> None:
-    """Analyse communication as msadvisor's HCCL knowledge base did: same arguments, same places for results.
+    """Analyse communication as msadvisor's HCCL knowledge base did: same arguments, same result files.
 
     Example:  paceline msadvisor --rank_size=24 --data=/home/profiler
     """
     source, target = _places(data, bucket_name)
-    language = "zh" if is_chinese(lang) else "en"
+    language = resolve_language(lang)
     with opened(source, store, workers, engine) as run:
         steps = _chosen(run, step)
         _check_ranks(run, rank_size)
-        diagnosis = diagnose(run, steps=steps)
-        result = examine(run, diagnosis, steps=steps, language=language)
+        examination = examine(run, steps=steps)
+        diagnoses = {each: in_words(examination, each) for each in LANGUAGES}
+        result = advisor_result(run, diagnoses[language], steps=steps, language=language)
         _print(result)
         written = target / "hccl_analysis_result.json"
-        write_whole(written, json.dumps(result.as_json(), ensure_ascii=False, indent=1) + "\n")
+        atomic_write_text(written, indented_json(result.to_json(), indent=1))
         typer.echo(f"Write result json file {written}")
-        say_warnings(run)
-        # Last, because the page may not be built: the result is safe by then.
+        print_warnings(run)
+        # Last, because the page may fail: the result is written by then.
         page = target / "visualization" / "hccl_analysis_result.html"
-        diagnoses = {tongue: as_json(diagnosis, tongue) for tongue in ("en", "zh")}
-        write_html(report_data(run, diagnoses, nominal=usual_hardware().nominal_speeds), page, language=language)
+        hardware = default_hardware()
+        report = report_data(run, diagnoses, nominal=hardware.nominal_speeds, capacity_for=hardware.memory_for)
+        write_html(report, page, language=language)
         typer.echo(f"visualization and hccl_analysis_result.html saved in {page.parent}")
 
 
 def _places(data: Path | None, bucket: str | None) -> tuple[Path, Path]:
-    """Where to read, where to write; --data wins when both are given, as it always did."""
+    """Source and target directory; --data wins when both are given, as in msadvisor."""
     if data is not None and is_remote(data):
         return data, Path("recommendation")
     if data is not None:
-        data = localize(data)
+        data = fetch_source(data, needed_for_diagnosis)
         if not data.is_dir():
-            raise UsageError(f"--data {data}: no such directory")
+            raise UsageError(f"--data {data}: directory not found")
         return data, data / "recommendation"
     if bucket is None:
         raise UsageError("neither --data nor --bucket_name is given", hint="example: --data=/home/profiler")
@@ -79,12 +83,12 @@ def _chosen(run: Run, step: int) -> tuple[int, ...] | None:
         row[0] for row in run.sql("SELECT DISTINCT step FROM steps WHERE step IS NOT NULL ORDER BY step").fetchall()
     ]
     if step not in known:
-        raise UsageError(f"--step {step}: not recorded", hint=f"there are: {', '.join(map(str, known)) or 'none'}")
+        raise UsageError(f"--step {step}: not recorded", hint=f"recorded: {', '.join(map(str, known)) or 'none'}")
     return (step,)
 
 
 def _check_ranks(run: Run, rank_size: int) -> None:
-    """Missing ranks are said; the others are analysed all the same."""
+    """Warn of missing ranks; the others are analysed all the same."""
     found = {row[0] for row in run.sql("SELECT rank FROM ranks WHERE format IS NOT NULL").fetchall()}
     if len(found) == rank_size:
         return
@@ -93,12 +97,12 @@ def _check_ranks(run: Run, rank_size: int) -> None:
     typer.echo(f"warning --rank_size is {rank_size}, but {len(found)} ranks were found{named}", err=True)
 
 
-def _print(result: Result) -> None:
+def _print(result: AdvisorResult) -> None:
     typer.echo(f"[Advisor Result]\n{result.summary}")
     for advice in result.operators:
         typer.echo("\n".join([advice.title, *(f"    {line}" for line in advice.lines)]))
-    table, _, rows = result.findings
-    if rows:
-        typer.echo(f"{table}:")
-        for what, severity, gain, do in rows:
-            typer.echo(f"    {what} ({severity}, {gain} %)\n        {do}")
+    table = result.findings
+    if table.rows:
+        typer.echo(f"{table.title}:")
+        for title, severity, gain, first in table.rows:
+            typer.echo(f"    {title} ({severity}, {gain} %)\n        {first}")

@@ -1,4 +1,4 @@
-"""`paceline profile`: record steps of a job that is running, and see where it is."""
+"""`paceline profile`: record steps of a running job, and show which step each rank is at."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from typing import Annotated, Any
 
 import typer
 
-from paceline.cli.ranks import ranks_of
-from paceline.errors import PacelineError, UsageError
-from paceline.profiling.choosing import options_from
-from paceline.profiling.dynamic_config import Request
-from paceline.profiling.job import Job, Progress, ask, find_job, follow
+from paceline.cli.rank_list import ranks_of
+from paceline.core.errors import PacelineError, UsageError
+from paceline.profiling.dynamic_config import RecordRequest
+from paceline.profiling.option_parsing import parse_options
 from paceline.profiling.options import ProfilerLevel
-from paceline.profiling.warning import collected
+from paceline.profiling.running_job import RunningJob, StepProgress, find_job, follow_request, request_recording
+from paceline.profiling.warning import collect_warnings
 
-profile = typer.Typer(help="Record steps of a running job: now, and without stopping it.", no_args_is_help=True)
+profile = typer.Typer(help="Record steps of a running job without stopping it.", no_args_is_help=True)
 
-_Place = Annotated[
+_JobOption = Annotated[
     Path, typer.Option("--job", help="The cfg_path of the job's DynamicProfilerMonitor, or a directory above it.")
 ]
-_Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 _ATTEMPTS = 3
 
 
 @profile.command()
 def now(
-    job: _Place,
-    steps: Annotated[int, typer.Option(min=1, help="How many steps.")] = 5,
+    job: _JobOption,
+    steps: Annotated[int, typer.Option(min=1, help="Number of steps.")] = 5,
     ranks: Annotated[str | None, typer.Option(help="Only these ranks, e.g. 0,8-15 (default: all).")] = None,
     level: Annotated[
-        ProfilerLevel | None, typer.Option(help="How much of each kernel is recorded.  [default: the job's]")
+        ProfilerLevel | None, typer.Option(help="How much detail to record per kernel.  [default: the job's]")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other field, e.g. --set with_stack=true.")
+        list[str] | None,
+        typer.Option("--set", help="Another profiler field, e.g. --set with_stack=true; may be repeated."),
     ] = None,
-    analyse: Annotated[bool, typer.Option(help="Whether the job analyses what it recorded.")] = True,
+    analyse: Annotated[bool, typer.Option(help="Whether the job analyses the recording itself.")] = True,
     wait: Annotated[bool, typer.Option(help="Whether to wait until the steps are recorded.")] = True,
     as_json: _Json = False,
 ) -> None:
-    """Record the next steps of a running job, on all ranks from the same step on.
+    """Record the next steps of a running job, on all ranks from the same step.
 
     Example:  paceline profile now --job runs/llama/dynamic --steps 5 --ranks 0,8
     """
@@ -50,7 +51,7 @@ def now(
     fields = {"analyse": analyse, "analyse_mode": 0 if analyse else -1, **_fields(level and level.value, set_ or [])}
     chosen = ranks_of(ranks) if ranks else []
     for attempt in range(_ATTEMPTS):
-        request = ask(found, steps, ranks=chosen, fields=fields, margin=2.0**attempt)
+        request = request_recording(found, steps, ranks=chosen, fields=fields, margin=2.0**attempt)
         _note(f"steps {request.start} to {request.stop} will be recorded")
         if not wait:
             _print(as_json, {"start_step": request.start, "stop_step": request.stop}, [])
@@ -61,34 +62,35 @@ def now(
             return
         _note(f"missed ({progress.missed[0].note or 'the job was already past them'})")
     raise PacelineError(
-        f"{found.config.parent}: the ranks missed {_ATTEMPTS} requests", hint="does every host see this directory?"
+        f"{found.config.parent}: the ranks missed {_ATTEMPTS} requests",
+        hint="check that every host can see this directory",
     )
 
 
 @profile.command()
-def status(job: _Place, as_json: _Json = False) -> None:
-    """Say which step each rank of a job is at, and what it records.
+def status(job: _JobOption, as_json: _Json = False) -> None:
+    """Show which step each rank of a job is at, and what it records.
 
     Example:  paceline profile status --job runs/llama/dynamic
     """
     states = find_job(job).states()
     lines = [
-        f"rank {state.rank:<4} {state.host}  step {state.step:<7} {state.step_seconds * 1e3:9.1f} ms a step   "
+        f"rank {state.rank:<4} {state.host}  step {state.step:<7} {state.step_seconds * 1e3:9.1f} ms per step   "
         f"{state.state}{f' {state.start} to {state.stop}' if state.start > 0 else ''}"
         for state in states
     ]
     _print(as_json, {"ranks": [asdict(state) for state in states]}, lines)
 
 
-def _followed(job: Job, request: Request) -> Progress:
+def _followed(job: RunningJob, request: RecordRequest) -> StepProgress:
     last = None
-    for progress in follow(job, request):
+    for progress in follow_request(job, request):
         last = progress
     assert last is not None
     return last
 
 
-def _report(progress: Progress, as_json: bool) -> None:
+def _report(progress: StepProgress, as_json: bool) -> None:
     request = progress.request
     recordings = [{"rank": state.rank, "host": state.host, "path": state.output} for state in progress.recorded]
     lines = [f"rank {each['rank']:<4} {each['path']}" for each in recordings]
@@ -109,11 +111,11 @@ def _fields(level: str | None, pairs: list[str]) -> dict[str, Any]:
             fields[name] = json.loads(value)
         except ValueError:
             fields[name] = value
-    with collected() as problems:
-        _, unknown = options_from(fields)
+    with collect_warnings() as problems:
+        _, unknown = parse_options(fields)
     if problems or unknown:
         raise UsageError(
-            problems[0] if problems else f"{next(iter(unknown))}: no such field", hint="see docs/profiling.md"
+            problems[0] if problems else f"unknown field {next(iter(unknown))!r}", hint="see docs/profiling.md"
         )
     return fields
 

@@ -1,4 +1,4 @@
-"""`paceline run-profiled`: profile a script that was not written for it."""
+"""`paceline run-profiled`: profile a training script without changing it."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Annotated, Any
 
 import typer
 
-from paceline.cli.ranks import ranks_of
-from paceline.errors import UsageError
-from paceline.profiling.environment import VARIABLE, read_options, spelled
+from paceline.cli.rank_list import ranks_of
+from paceline.core.errors import UsageError
+from paceline.profiling.environment_options import VARIABLE, read_options, to_json
 from paceline.profiling.launch import run
 from paceline.profiling.options import ProfilerLevel
 
 
 def run_profiled(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="What to run, e.g. python train.py.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="Command to run, e.g. python train.py.")],
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Where recordings go.  [default: ./data]")
+        str | None, typer.Option("--output", "-o", help="Directory for recordings.  [default: ./data]")
     ] = None,
     start_step: Annotated[int | None, typer.Option(min=1, help="First step to record, from 1.")] = None,
     stop_step: Annotated[int | None, typer.Option(min=1, help="Last step to record.")] = None,
     ranks: Annotated[str | None, typer.Option(help="Only these ranks, e.g. 0,8-15.")] = None,
     level: Annotated[
-        ProfilerLevel | None, typer.Option(help="How much of each kernel is recorded.  [default: Level0]")
+        ProfilerLevel | None, typer.Option(help="How much detail to record per kernel.  [default: Level0]")
     ] = None,
 ) -> None:
-    """Run COMMAND with its torch or MindSpore training profiled, without touching the script.
+    """Run COMMAND and profile its torch or MindSpore training, without changing the script.
 
-    MS_PROFILER_OPTIONS may hold more of the Profiler's parameters (JSON; "start" must be true); options given here
-    come before it. Steps are those of the optimizer or of Model.train; without steps the whole run is recorded.
+    MS_PROFILER_OPTIONS may hold more parameters of the Profiler (JSON; "start" must be true); options given here
+    override it. Steps are those of the optimizer or of Model.train; without steps the whole run is recorded.
 
     Example:  paceline run-profiled --start-step 2 --stop-step 5 python train.py --epochs 1
     """
     if start_step and stop_step and stop_step < start_step:
-        raise UsageError(f"--stop-step {stop_step} lies before --start-step {start_step}")
+        raise UsageError(f"--stop-step {stop_step} is before --start-step {start_step}")
     asked = _from_environment()
     asked.update(
         (name, value)
@@ -54,7 +54,7 @@ def run_profiled(
         raise UsageError(f"{VARIABLE} {read.problem}", hint="""e.g. {"start": true, "output_path": "./data"}""")
     for note in read.notes:
         print(f"paceline: {note}", file=sys.stderr)
-    raise typer.Exit(run(command, spelled(read)))
+    raise typer.Exit(run(command, to_json(read)))
 
 
 def _from_environment() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`paceline serve`: the pages, for a browser."""
+"""`paceline serve`: the web pages of all runs below a directory."""
 
 from __future__ import annotations
 
@@ -9,41 +9,40 @@ from typing import Annotated
 
 import typer
 
-from paceline.errors import PacelineError, UsageError
+from paceline.core.errors import PacelineError, UsageError
 
 
 def serve(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory that holds the runs.")] = Path(),
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on; other than loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 = any free one.")] = 8080,
     require_token: Annotated[
-        bool, typer.Option("--require-token", help="Ask for a token on this machine's own address too.")
+        bool, typer.Option("--require-token", help="Ask for a token on the loopback address too.")
     ] = False,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Another host name this server answers to; may be repeated.")
+        list[str] | None, typer.Option(help="Another host name that requests may use; may be repeated.")
     ] = None,
     hardware: Annotated[
-        Path | None, typer.Option("--hardware", help="TOML with what differs from the usual speeds of links and cards.")
+        Path | None,
+        typer.Option("--hardware", help="TOML with speeds of links and cards that differ from the defaults."),
     ] = None,
 ) -> None:
     """Show all runs below a directory in the browser: diagnosis, charts, timelines, what-ifs, comparisons.
 
-    Runs are found by content and only read. Listening on an address other machines reach needs a token: it is taken
-    from PACELINE_TOKEN, or made up and printed once. With a hardware profile that names the cards' generation the pages
-    know model FLOPs utilisation.
+    Runs are found by content and only read. Listening on an address that other machines can reach needs a token: it is read
+    from PACELINE_TOKEN, or generated and printed once. With a hardware profile that names the cards' generation the pages
+    show model FLOPs utilisation.
 
     Example:  paceline serve runs --port 8080
     """
     if not directory.is_dir():
-        raise UsageError(f"{directory}: no such directory", hint="give the directory that holds the runs")
+        raise UsageError(f"{directory}: directory not found", hint="give the directory that holds the runs")
     try:
         import uvicorn
     except ImportError as error:
         raise PacelineError("the web server is not installed", hint="pip install 'paceline[web]'") from error
-    from paceline.advice.hardware import load_hardware
-    from paceline.web.listening import listen
+    from paceline.diagnosis.hardware import load_hardware
+    from paceline.web.listen import listen
     from paceline.web.security import is_loopback, rules_for
 
     token = None
@@ -55,9 +54,13 @@ def serve(
     del uvicorn
     profile = load_hardware(hardware) if hardware else None
     listen(
-        directory, rules, host=host, port=port, hardware=profile,
+        directory,
+        rules,
+        host=host,
+        port=port,
+        hardware=profile,
         announce=lambda address: _announce(directory, address, token),
-    )  # fmt: skip
+    )
 
 
 def _announce(directory: Path, address: str, token: str | None) -> None:
@@ -65,10 +68,10 @@ def _announce(directory: Path, address: str, token: str | None) -> None:
     typer.echo(f"paceline: runs below {directory.resolve()}", err=True)
     typer.echo(f"          {address}/" + (f"?token={token}" if given else ""), err=True)
     if token is not None:
-        told = (
-            "the token in this address is printed once and opens everything served"
+        note = (
+            "the token in this address is printed once and gives access to everything served"
             if given
             else "token: PACELINE_TOKEN"
         )
-        typer.echo(f"          {told}", err=True)
-    typer.echo("          Ctrl-C stops it", err=True)
+        typer.echo(f"          {note}", err=True)
+    typer.echo("          stop it with Ctrl-C", err=True)

@@ -1,4 +1,4 @@
-"""`paceline show`: what a profile holds, as an overview or one table."""
+"""`paceline show`: an overview of a profile, or one of its tables."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.language import Language
+from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.overview import print_overview
-from paceline.cli.rows import Rows, write_rows
-from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened, say_warnings
+from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
+from paceline.cli.table_output import Rows, write_rows
 from paceline.run.run import TABLE_NAMES
 
 
-class Format(StrEnum):
+class RowFormat(StrEnum):
     pretty = "pretty"
     csv = "csv"
     json = "json"
@@ -25,22 +25,24 @@ class Format(StrEnum):
 def show(
     source: Source,
     table: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(TABLE_NAMES)}.")] = None,
-    format: Annotated[Format, typer.Option("--format", "-f", help="How rows are written.")] = Format.pretty,
+    format: Annotated[RowFormat, typer.Option("--format", "-f", help="Output format.")] = RowFormat.pretty,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows that pretty shows; 0 = all.")] = 40,
-    lang: Annotated[Language, typer.Option("--lang", help="Language of the overview.")] = Language.auto,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="Rows to show with --format pretty; 0 = all.")
+    ] = 40,
+    lang: Annotated[LanguageOption, typer.Option("--lang", help="Language of the overview.")] = LanguageOption.auto,
     store: StoreOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = None,
 ) -> None:
-    """Show what a profile holds: an overview, or one table.
+    """Show the content of a profile: an overview, or one table.
 
     Example:  paceline show runs/llama-16 steps --format csv --output steps.csv
     """
     with opened(source, store, workers, engine) as run:
-        if table is None and format is Format.pretty and output is None:
-            print_overview(run, lang)
+        if table is None and format is RowFormat.pretty and output is None:
+            print_overview(run, resolve_language(lang))
         else:
             name = table or "steps"
             write_rows(Rows(run.connection, run.table(name), name), format=format.value, output=output, limit=limit)
-            say_warnings(run)
+            print_warnings(run)

@@ -1,4 +1,4 @@
-"""`paceline simulate`: a cluster that can be broken on purpose."""
+"""`paceline simulate`: write the profile of a simulated cluster, with injected faults."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def simulate(
     steps: Annotated[int, typer.Option(help="Steps to record.")] = 5,
     layers: Annotated[int, typer.Option(help="Layers of the model.")] = 8,
     micro_batches: Annotated[int, typer.Option(help="Micro-batches per step.")] = 8,
-    layout: Annotated[str, typer.Option(help="Format to write; `--layout list` names them.")] = "ascend-text",
+    layout: Annotated[str, typer.Option(help="Format to write; `--layout list` lists them.")] = "ascend-text",
     fault: Annotated[
-        list[str] | None, typer.Option(help="Fault, e.g. slow-rank:5:1.3; may be repeated; `--fault list` names them.")
+        list[str] | None, typer.Option(help="Fault, e.g. slow-rank:5:1.3; may be repeated; `--fault list` lists them.")
     ] = None,
     detail_ranks: Annotated[
         int | None, typer.Option(help="Ranks that get timelines and kernels.  [default: all]")
     ] = None,
-    clock_skew: Annotated[bool, typer.Option(help="Give each host a clock of its own.")] = True,
+    clock_skew: Annotated[bool, typer.Option(help="Give each host its own clock.")] = True,
     declare_groups: Annotated[bool, typer.Option(help="Record which ranks form which group.")] = True,
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 1,
 ) -> None:
-    """Simulate a training cluster and write its profile in any format, with faults on purpose.
+    """Simulate a training cluster and write its profile in any format, with injected faults.
 
     Example:  paceline simulate demo/run --fault slow-rank:5:1.3 --fault slow-link:3-5:2
     """
@@ -46,14 +46,25 @@ def simulate(
     if dp is None:
         dp = max(1, hosts * devices // max(1, tp * pp))
     spec = simulator.ClusterSpec(
-        hosts=hosts, devices=devices, dp=dp, tp=tp, pp=pp, steps=steps,
-        layers=layers, micro_batches=micro_batches, seed=seed, detail_ranks=detail_ranks, clock_skew=clock_skew,
+        hosts=hosts,
+        devices=devices,
+        dp=dp,
+        tp=tp,
+        pp=pp,
+        steps=steps,
+        layers=layers,
+        micro_batches=micro_batches,
+        seed=seed,
+        detail_ranks=detail_ranks,
+        clock_skew=clock_skew,
         declare_groups=declare_groups,
-    )  # fmt: skip
+    )
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("writing ranks", total=spec.world)
         simulator.simulate(
             out, spec, fault or [], layout, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
-    typer.echo(f"{out}: {spec.world} ranks, {steps} steps, {layout}; the truth: {out / simulator.TRUTH_FILE}", err=True)
+    typer.echo(
+        f"{out}: {spec.world} ranks, {steps} steps, {layout}; injected faults: {out / simulator.TRUTH_FILE}", err=True
+    )

@@ -1,4 +1,4 @@
-"""`paceline sql`: any question the tables can answer."""
+"""`paceline sql`: run a SQL query over the tables of a profile."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from typing import Annotated
 import duckdb
 import typer
 
-from paceline.cli.rows import Rows, write_rows
-from paceline.cli.show import Format
-from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened, say_warnings
-from paceline.run.read_only import failing
+from paceline.cli.show import RowFormat
+from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
+from paceline.cli.table_output import Rows, write_rows
+from paceline.run.sql_sandbox import query_error
 
 
 def sql(
     source: Source,
     query: Annotated[str, typer.Argument(help="A SELECT in DuckDB's SQL over the tables of `paceline show`.")],
-    format: Annotated[Format, typer.Option("--format", "-f", help="How rows are written.")] = Format.pretty,
+    format: Annotated[RowFormat, typer.Option("--format", "-f", help="Output format.")] = RowFormat.pretty,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows that pretty shows; 0 = all.")] = 40,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="Rows to show with --format pretty; 0 = all.")
+    ] = 40,
     store: StoreOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = None,
 ) -> None:
-    """Ask the tables anything; times are ns, sizes bytes. Nothing but the tables is read, and nothing is written.
+    """Run a SQL query over the tables; times are in ns, sizes in bytes. It can only read these tables.
 
     Example:  paceline sql runs/llama-16 "select rank, median(duration)/1e6 as ms from steps group by rank order by ms"
     """
     with opened(source, store, workers, engine) as run:
-        rows = run.ask(query, writing_below=output.parent if output else None)
+        rows = run.sandboxed_sql(query, writing_below=output.parent if output else None)
         try:
             write_rows(Rows(run.connection, rows), format=format.value, output=output, limit=limit)
-        except duckdb.Error as error:  # found only among the rows: a text that is no number, too much for the memory
-            raise failing(error) from error
-        say_warnings(run)
+        except duckdb.Error as error:  # only found while rows are read: a text that is not a number, too little memory
+            raise query_error(error) from error
+        print_warnings(run)

@@ -1,4 +1,4 @@
-"""`paceline sync`: make a place hold what another one holds."""
+"""`paceline sync`: update a directory or bucket from another one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from paceline.cli.copy import From, Json, Patience, To, Workers
-from paceline.cli.moving import progress_bar, tell
+from paceline.cli.transfer_output import print_report, progress_bar
 
 
 def sync(
@@ -15,27 +15,27 @@ def sync(
     target: To,
     prune: Annotated[
         bool,
-        typer.Option("--prune", help="Then remove from DST (never from this machine) what SRC no longer has."),
+        typer.Option("--prune", help="At the end, remove from DST (never from this machine) what SRC no longer has."),
     ] = False,
     workers: Workers = 16,
     patience: Patience = 300.0,
     as_json: Json = False,
 ) -> None:
-    """Bring DST up to date with SRC: checkpoints and profiles of a running job; commit markers go last.
+    """Update DST from SRC, e.g. checkpoints and profiles of a running job; commit markers are written last.
 
-    With --prune old objects go only after everything else is there and verified; never when anything failed.
+    With --prune, old objects are removed after everything else was transferred and verified; never after a failure.
 
     Example:  paceline sync output/checkpoint obs://bucket/job7/checkpoint --prune
     """
-    from paceline.storage.engine import Speed
-    from paceline.storage.retry import Backoff
-    from paceline.storage.transfer import Options, Prune, transfer
+    from paceline.storage.transfer.retry import Backoff
+    from paceline.storage.transfer.transfer import Prune, TransferOptions, transfer
+    from paceline.storage.transfer.transfer_pool import TransferLimits
 
     with progress_bar("syncing") as show:
-        options = Options(
+        options = TransferOptions(
             prune=Prune.target if prune else Prune.nothing,
-            speed=Speed(workers, Backoff(patience=patience)),
+            limits=TransferLimits(workers, Backoff(patience=patience)),
             progress=show,
         )
         report = transfer(source, target, options)
-    tell(report, as_json=as_json)
+    print_report(report, as_json=as_json)

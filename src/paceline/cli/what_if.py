@@ -1,17 +1,14 @@
-"""`paceline what-if`: the step time if some ranks, hosts, links or stages were as they should be."""
+"""`paceline what-if`: predicted step time with some ranks, hosts, links or stages fixed."""
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from paceline.advice.case import Case
-from paceline.advice.what_if import apply_fix
-from paceline.cli.source import EngineOption, Source, StoreOption, WorkersOption, opened
-
-SCHEMA = "paceline.what-if/1"
+from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened
+from paceline.diagnosis.what_if import what_if as replay_fixes
+from paceline.output.json_text import indented_json
 
 
 def what_if(
@@ -20,29 +17,22 @@ def what_if(
         list[str] | None,
         typer.Option("--fix", help="rank:5, host:NAME, link:3-4, stages, overlap or input; may be repeated."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Result as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     store: StoreOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = None,
 ) -> None:
-    """Replay the run with faults mended and print the new step time; several fixes add up, in the order given.
+    """Replay the run with faults fixed and print the new step time; fixes are applied together, in the order given.
 
     Example:  paceline what-if runs/llama-16 --fix rank:5 --fix link:3-5
     """
     with opened(source, store, workers, engine) as run:
-        case = Case(run)
-        costs, gains = case.replay.costs, []
-        unchanged = case.gain(costs)
-        for text in fix or []:
-            costs = apply_fix(case, costs, text)
-            gains.append((text, case.gain(costs)))
-        residual = round(100 * case.replay.residual, 2) + 0.0  # no minus before nothing
-        if as_json:
-            fixes = [{"fix": text, "step_ms": gain.step_ms_fixed, "percent": gain.percent} for text, gain in gains]
-            typer.echo(json.dumps({"schema": SCHEMA, "step_ms": case.step_ms, "replayed_ms": unchanged.step_ms_fixed,
-                                   "residual_percent": residual, "fixes": fixes}, indent=2))  # fmt: skip
-            return
-        typer.echo(f"measured               {case.step_ms:10.2f} ms a step")
-        typer.echo(f"replayed, unchanged    {unchanged.step_ms_fixed:10.2f} ms   ({residual:+.2f} %)")
-        for text, gain in gains:
-            typer.echo(f"with {text:17} {gain.step_ms_fixed:10.2f} ms   ({gain.percent:.1f} % faster)")
+        result = replay_fixes(run, fix or ())
+    if as_json:
+        typer.echo(indented_json(result), nl=False)
+        return
+    typer.echo(f"measured               {result.step_ms:10.2f} ms per step")
+    typer.echo(f"replayed, unchanged    {result.replayed_ms:10.2f} ms   ({result.residual_percent:+.2f} %)")
+    for fixed in result.fixes:
+        speedup = f"{result.step_ms / fixed.step_ms:.2f}× faster, " if fixed.step_ms else ""
+        typer.echo(f"with {fixed.fix:17} {fixed.step_ms:10.2f} ms   ({speedup}{fixed.percent:.1f} % less time)")

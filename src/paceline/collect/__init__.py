@@ -1,14 +1,14 @@
-"""Bring a cluster's profiles to one place; leave what nobody reads behind.
+"""Collect the profiles of a cluster in one directory, and reduce them to what readers open.
 
-    collect_data   in a training container: the drop-in for mox.file.copy_parallel
-    slim           a smaller copy that gives the same diagnosis
+    collect_data   in a training container: replaces mox.file.copy_parallel
+    slim           a smaller copy with the same diagnosis
 
-Importing this is cheap: it is done inside training jobs.
+Importing this package is cheap, because training jobs import it.
 """
 
 from __future__ import annotations
 
 from paceline.collect.container import collect_data
-from paceline.collect.slimming import Keep, Slimmed, slim
+from paceline.collect.slimming import Keep, SlimResult, slim
 
-__all__ = ["Keep", "Slimmed", "collect_data", "slim"]
+__all__ = ["Keep", "SlimResult", "collect_data", "slim"]

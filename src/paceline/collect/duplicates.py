@@ -1,40 +1,45 @@
-"""Files that readers know but take nothing from, because other files of the same rank tell the same.
+"""Find files that readers recognise but do not use, because other files of the same rank hold the same data.
 
-A framework's profile holds its own results and, in PROF_*, those of msprof they were made from.
+A framework's profile contains its own results and, in PROF_*, the msprof results they were made from.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.formats.detect import find_parts
-from paceline.run.choice import choose
-from paceline.storage.tree import Tree, walk
+from paceline.formats.registry import find_recordings
+from paceline.run.source_selection import select_recordings
+from paceline.storage.file_tree import Tree, walk
 
-_Reading = tuple[frozenset[tuple[str, int | None, str, frozenset[str], tuple[str, ...]]], tuple[str, ...]]
+_SectionsRead = tuple[frozenset[tuple[str, int | None, str, frozenset[str], tuple[str, ...]]], tuple[str, ...]]
 
 
-def duplicates(source: Path) -> frozenset[str]:
-    """Relative names of what may be left behind: without it the same sections are read, with the same warnings."""
+def redundant_files(source: Path) -> frozenset[str]:
+    """Relative names of files that can be left out: without them the same sections are read, with the same warnings."""
     tree = walk(source)
-    parts = list(find_parts(tree))
+    parts = list(find_recordings(tree))
     known = {file.relative for part in parts for section in part.sections for file in section.files}
-    before = _reading(tree)
+    before = _sections_read(tree)
     surplus = frozenset(known - {name for section in before[0] for name in section[4]})
     if not surplus:
         return surplus
     rest = Tree(tree.root, tuple(file for file in tree.files if file.relative not in surplus), tree.unreadable)
-    # Some files tell readers what the others are, just by being there.
-    return surplus if _reading(rest) == before else frozenset()
+    # Some files matter by their presence alone: readers identify others by them.
+    return surplus if _sections_read(rest) == before else frozenset()
 
 
-def _reading(tree: Tree) -> _Reading:
-    chosen, warnings = choose(list(find_parts(tree)))
+def _sections_read(tree: Tree) -> _SectionsRead:
+    chosen, warnings = select_recordings(list(find_recordings(tree)))
     sections = frozenset(
-        (entry.part.format, entry.part.rank, section.name, section.tables & entry.tables,
-         tuple(file.relative for file in section.files))
+        (
+            entry.recording.format,
+            entry.recording.rank,
+            section.name,
+            section.tables & entry.tables,
+            tuple(file.relative for file in section.files),
+        )
         for entry in chosen
-        for section in entry.part.sections
+        for section in entry.recording.sections
         if section.tables & entry.tables
-    )  # fmt: skip
+    )
     return sections, tuple(map(str, warnings))

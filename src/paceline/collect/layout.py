@@ -1,9 +1,9 @@
-"""Where a host's files go in the cluster tree that MindInsight and our readers expect.
+"""Map a host's files to the cluster tree that MindInsight and our readers expect.
 
     <host_train_id>/<device_regex><N>/<output>*/profiler*/<file>   →   cluster_profiler/<number>/profiler/<file>
 
-Files are named by device there, so that all devices share one directory. A name that two devices use with different
-contents goes to cluster_profiler/<number>/device_<N>/profiler/<file> instead of being overwritten.
+File names contain the device, so all devices share one directory. A file of the same name from a second device goes to
+cluster_profiler/<number>/device_<N>/profiler/<file> instead of overwriting the first.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from paceline.errors import UsageError
-from paceline.storage.selection import for_diagnosis, is_unfinished
-from paceline.storage.store import Item
+from paceline.core.errors import UsageError
+from paceline.formats.file_selection import needed_for_diagnosis
+from paceline.storage.file_selection import is_unfinished
+from paceline.storage.stored_file import StoredFile
 
 _PROFILER = re.compile(r"^profiler[^/]*/")
 _PIECES = re.compile(r"(\D+)|(\d+)", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Source key → key below cluster_profiler/<number>, and the devices that were found."""
+class ClusterLayout:
+    """Source key → key below cluster_profiler/<number>, and the devices found."""
 
     targets: dict[str, str]
     devices: tuple[int, ...]
 
 
 def device_pattern(device_regex: str, output: str) -> re.Pattern[str]:
-    """The original's shell pattern; `device_regex` was a plain prefix there, a real expression works too."""
+    """msadvisor's shell pattern as a regular expression; `device_regex` may be a plain prefix, as there, or a regex."""
     try:
         re.compile(device_regex)
     except re.error:
@@ -42,17 +43,17 @@ def device_pattern(device_regex: str, output: str) -> re.Pattern[str]:
         raise UsageError(f"device_regex {device_regex!r}: {error}") from error
 
 
-def lay_out(items: Iterable[Item], pattern: re.Pattern[str]) -> Layout:
-    targets: dict[str, tuple[int, Item]] = {}
+def map_device_files(items: Iterable[StoredFile], pattern: re.Pattern[str]) -> ClusterLayout:
+    targets: dict[str, tuple[int, StoredFile]] = {}
     found: dict[str, str] = {}
     devices: set[int] = set()
-    # Later profiler directories win over earlier ones of the same device, as when the original copies one after the other.
-    for item in sorted(items, key=lambda item: _in_order(item.key)):
+    # Of several profiler directories of a device the last one wins, as in msadvisor, which copies one after the other.
+    for item in sorted(items, key=lambda item: _natural_order(item.key)):
         match = pattern.fullmatch(item.key)
         if not match:
             continue
         devices.add(int(match["device"]))
-        if not for_diagnosis(match["rest"]) or is_unfinished(item.key):
+        if not needed_for_diagnosis(match["rest"]) or is_unfinished(item.key):
             continue
         device, target = int(match["device"]), f"profiler/{match['rest']}"
         if target in targets and targets[target][0] != device:
@@ -61,27 +62,27 @@ def lay_out(items: Iterable[Item], pattern: re.Pattern[str]) -> Layout:
             del found[targets[target][1].key]
         targets[target] = (device, item)
         found[item.key] = target
-    return Layout(found, tuple(sorted(devices)))
+    return ClusterLayout(found, tuple(sorted(devices)))
 
 
-def _in_order(key: str) -> list[list[tuple[int, str]]]:
-    """Directory by directory, numbers by their value: profiler, profiler-2, profiler-10."""
+def _natural_order(key: str) -> list[list[tuple[int, str]]]:
+    """Sort key by directory, with numbers by their value: profiler, profiler-2, profiler-10."""
     return [
         [(int(digits), "") if digits else (-1, text) for text, digits in _PIECES.findall(name)]
         for name in key.split("/")
     ]
 
 
-def as_it_is(items: Iterable[Item]) -> Layout:
-    """Hosts without device directories: what readers open, under the names it has.
+def map_unchanged(items: Iterable[StoredFile]) -> ClusterLayout:
+    """For hosts without device directories: files that readers open, under their own names.
 
-    But for profiler*/, which is profiler/ in the cluster tree: the original does so, and MindInsight looks nowhere else.
+    Only profiler*/ becomes profiler/, as in msadvisor, because MindInsight looks nowhere else.
     """
-    keys = sorted(item.key for item in items if for_diagnosis(item.key) and not is_unfinished(item.key))
+    keys = sorted(item.key for item in items if needed_for_diagnosis(item.key) and not is_unfinished(item.key))
     targets, taken = {key: key for key in keys}, set(keys)
     for key in keys:
         target = _PROFILER.sub("profiler/", key)
         if target not in taken:
             targets[key] = target
             taken.add(target)
-    return Layout(targets, ())
+    return ClusterLayout(targets, ())

@@ -1,4 +1,4 @@
-"""Gathers the {rank} tree that training jobs upload to a bucket: <prefix>/<rank>/profiler/…"""
+"""Collect the tree that training jobs upload to a bucket: <prefix>/<rank>/profiler/…"""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.errors import UsageError
-from paceline.storage.engine import Speed
-from paceline.storage.file import FileStore
-from paceline.storage.opening import open_store
-from paceline.storage.report import OnProgress, Report
-from paceline.storage.retry import patiently
-from paceline.storage.selection import for_diagnosis
-from paceline.storage.store import Item
-from paceline.storage.transfer import Options, transfer_between
+from paceline.core.errors import UsageError
+from paceline.formats.file_selection import needed_for_diagnosis
+from paceline.storage.stored_file import StoredFile
+from paceline.storage.stores.local import FileStore
+from paceline.storage.stores.open_store import open_store
+from paceline.storage.transfer.retry import retry_call
+from paceline.storage.transfer.transfer import TransferOptions, transfer_between
+from paceline.storage.transfer.transfer_pool import TransferLimits
+from paceline.storage.transfer.transfer_report import OnProgress, TransferReport
 
 
 @dataclass(frozen=True)
-class Gathered:
-    report: Report
+class RankTreeResult:
+    report: TransferReport
     missing: tuple[int, ...]
-    """Ranks of which nothing lies in the bucket."""
+    """Ranks without any file in the bucket."""
 
 
 def collect_ranks(
@@ -29,19 +29,19 @@ def collect_ranks(
     target: Path,
     *,
     ranks: int | None = None,
-    speed: Speed | None = None,
+    limits: TransferLimits | None = None,
     progress: OnProgress | None = None,
-) -> Gathered:
-    """Fetch what readers open of ranks 0 … ranks-1 (all that are there without a number), listing the bucket once."""
-    speed = speed or Speed()
+) -> RankTreeResult:
+    """Fetch the files that readers open, of ranks 0 … ranks-1 (default: all ranks found); lists the bucket once."""
+    limits = limits or TransferLimits()
     store = open_store(source)
-    items = patiently(speed.backoff, lambda: list(store.items()))
+    items = retry_call(limits.backoff, lambda: list(store.list_files()))
     if not items:
-        raise UsageError(f"{store.url}: nothing there", hint="paceline ls shows what is; check the name")
-    wanted = [item for item in items if for_diagnosis(item.key) and _is_wanted(item.key, ranks)]
-    options = Options(rule=for_diagnosis, speed=speed, progress=progress)
+        raise UsageError(f"{store.url}: no such object or prefix", hint="check the name; paceline ls lists what exists")
+    wanted = [item for item in items if needed_for_diagnosis(item.key) and _is_wanted(item.key, ranks)]
+    options = TransferOptions(file_filter=needed_for_diagnosis, limits=limits, progress=progress)
     report = transfer_between(store, FileStore(target), options, listed=wanted)
-    return Gathered(report, _missing(wanted, ranks))
+    return RankTreeResult(report, _missing(wanted, ranks))
 
 
 def _rank(key: str) -> int | None:
@@ -50,11 +50,11 @@ def _rank(key: str) -> int | None:
 
 
 def _is_wanted(key: str, ranks: int | None) -> bool:
-    """Files above the ranks (a rank table, a mapping) come along."""
+    """Files above the rank directories (a rank table, a mapping) are included."""
     rank = _rank(key)
     return rank is None or ranks is None or rank < ranks
 
 
-def _missing(items: Iterable[Item], ranks: int | None) -> tuple[int, ...]:
-    there = {rank for item in items if (rank := _rank(item.key)) is not None}
-    return tuple(rank for rank in range(ranks or 0) if rank not in there)
+def _missing(items: Iterable[StoredFile], ranks: int | None) -> tuple[int, ...]:
+    found = {rank for item in items if (rank := _rank(item.key)) is not None}
+    return tuple(rank for rank in range(ranks or 0) if rank not in found)

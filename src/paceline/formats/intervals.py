@@ -1,4 +1,4 @@
-"""Lengths of unions of time intervals: what a step's computing, communication and overlap are made of."""
+"""Unions of time intervals: computing, communication and overlap of a step are lengths of such unions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Union:
+class IntervalUnion:
     """Disjoint intervals in order, and the length covered before each of them."""
 
     starts: Times
@@ -19,17 +19,17 @@ class Union:
     before: Times
 
     def covered(self, begin: Times, end: Times) -> Times:
-        """How much of each window [begin, end) lies inside the union."""
+        """Length of the part of each window [begin, end) that the union covers."""
         return self._up_to(end) - self._up_to(begin)
 
     def first_inside(self, begin: Times, end: Times) -> Times:
-        """Where the union first touches each window; masked where it does not."""
+        """Start of the union inside each window; masked where the window is empty."""
         if not len(self.starts):
             return np.ma.masked_all(len(begin), dtype=np.int64)  # type: ignore[no-untyped-call,no-any-return]
         at = np.searchsorted(self.ends, begin, side="right")
         first = np.maximum(self.starts[np.minimum(at, len(self.starts) - 1)], begin)
         missing = (at == len(self.starts)) | (first >= end)
-        # Mostly none is, and numpy.ma alone takes a hundredth of a second to import.
+        # Usually none is missing, and importing numpy.ma takes 10 ms.
         return np.ma.masked_array(first, mask=missing) if missing.any() else first
 
     def _up_to(self, time: Times) -> Times:
@@ -41,16 +41,16 @@ class Union:
         return covered
 
 
-def union(starts: Times, ends: Times) -> Union:
-    """Merge intervals that touch or overlap; empty and backward ones are dropped."""
+def merge_intervals(starts: Times, ends: Times) -> IntervalUnion:
+    """Merge intervals that touch or overlap; empty and negative ones are dropped."""
     kept = ends > starts
     order = np.argsort(starts[kept], kind="stable")
     starts, ends = starts[kept][order], ends[kept][order]
     if not len(starts):
-        return Union(starts, ends, starts)
+        return IntervalUnion(starts, ends, starts)
     reach = np.maximum.accumulate(ends)
     opens = np.concatenate(([True], starts[1:] > reach[:-1]))
     merged_starts = starts[opens]
     merged_ends = reach[np.concatenate((opens[1:], [True]))]
     lengths = merged_ends - merged_starts
-    return Union(merged_starts, merged_ends, np.cumsum(lengths) - lengths)
+    return IntervalUnion(merged_starts, merged_ends, np.cumsum(lengths) - lengths)

@@ -1,35 +1,48 @@
-"""Outside training: start a job, follow it, stop it, on this machine, on Slurm or on ModelArts.
+"""Training jobs: submit, follow and stop them, on this machine, on Slurm or on ModelArts.
 
 job = load_job("job.yaml")
 backend = backend_for(job)
-handle = submit(job)                        # checked, code uploaded, started, written down
+handle = submit(job)                        # checked, code uploaded, started, recorded
 outcome = wait(handle, on_log=print)        # until it ends; raises nothing when the network goes away
 backend.fetch_outputs(handle, Path("out"))
 
-document      a description in YAML, and what is wrong in it by line
-description   what a job is; jobs written for ModelArts' original config are imported
-backend       what every place offers; local, slurm and modelarts are one file (or directory) each
-record        the jobs this user started, one file each, so that another shell can follow and stop them
+job_file      read a description from YAML; problems are reported with file and line
+description   what a job is; import_config reads ais-bench's modelarts_config.py
+backend       the protocol of all backends; local, slurm and modelarts are one module (or package) each
+backends      finds a backend through entry points, ours and other packages'
+job_registry  the jobs this user started, one file each, so that another shell can follow and stop them
 """
 
 from __future__ import annotations
 
 from paceline.jobs.backend import (
-    Backend,
+    JobBackend,
     JobHandle,
     JobOutcome,
+    JobPhase,
     JobStatus,
     LogPiece,
-    Phase,
     WorkerStatus,
 )
 from paceline.jobs.backends import backend_for
-from paceline.jobs.description import JobDescription, load_job
-from paceline.jobs.document import Document
+from paceline.jobs.description import JobDescription
+from paceline.jobs.follow import wait
+from paceline.jobs.job_file import load_job
 from paceline.jobs.submission import submit
-from paceline.jobs.waiting import wait
+from paceline.jobs.yaml_to_struct import YamlDocument
 
 __all__ = [
-    "Backend", "Document", "JobDescription", "JobHandle", "JobOutcome", "JobStatus", "LogPiece", "Phase",
-    "WorkerStatus", "backend_for", "load_job", "submit", "wait",
-]  # fmt: skip
+    "JobBackend",
+    "JobDescription",
+    "JobHandle",
+    "JobOutcome",
+    "JobPhase",
+    "JobStatus",
+    "LogPiece",
+    "WorkerStatus",
+    "YamlDocument",
+    "backend_for",
+    "load_job",
+    "submit",
+    "wait",
+]

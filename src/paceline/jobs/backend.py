@@ -1,4 +1,4 @@
-"""What every place that runs jobs offers: one small protocol, and what goes through it."""
+"""The protocol of job backends, and the types it passes: handles, status, log pieces, outcome."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Protocol
 import msgspec
 
 from paceline.jobs.description import JobDescription
-from paceline.storage.report import OnProgress
-from paceline.storage.selection import Rule, everything
+from paceline.storage.file_selection import FileFilter, everything
+from paceline.storage.transfer.transfer_report import OnProgress
 
 
-class Phase(StrEnum):
-    """Where a job is; every backend's own words are translated to these."""
+class JobPhase(StrEnum):
+    """The state of a job; every backend's own states are translated to these."""
 
     pending = "pending"
     running = "running"
@@ -23,13 +23,13 @@ class Phase(StrEnum):
     failed = "failed"
     stopped = "stopped"
     lost = "lost"
-    """It is gone without having said how it ended."""
+    """It no longer exists, and its outcome is unknown."""
     unknown = "unknown"
-    """The backend says a word we do not know: never taken for an end."""
+    """The backend reports a state we do not know: never taken for an end."""
 
     @property
     def finished(self) -> bool:
-        return self in (Phase.completed, Phase.failed, Phase.stopped, Phase.lost)
+        return self in (JobPhase.completed, JobPhase.failed, JobPhase.stopped, JobPhase.lost)
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
@@ -42,11 +42,11 @@ class WorkerStatus(msgspec.Struct, frozen=True):
 
 
 class JobStatus(msgspec.Struct, frozen=True):
-    phase: Phase
+    phase: JobPhase
     detail: str = ""
-    """The backend's own word for it."""
+    """The backend's own name of the state."""
     reason: str = ""
-    """Why it failed or waits, as far as the backend tells."""
+    """Why it failed or waits, where the backend tells."""
     started: float | None = None
     """Seconds since 1970."""
     ended: float | None = None
@@ -58,25 +58,25 @@ class JobStatus(msgspec.Struct, frozen=True):
 
 
 class JobHandle(msgspec.Struct, frozen=True):
-    """All it takes to find a job again; written down by `record`, and nothing secret in it."""
+    """All it takes to find a job again; stored by `job_registry`, without any secret."""
 
     id: str
-    """Ours: unique on this machine, what users type."""
+    """Our id: unique on this machine, what users type."""
     name: str
-    """What the backend calls it."""
+    """The job's name at the backend."""
     backend: str
     remote_id: str
-    """The backend's number for it: a process, a Slurm job id, a ModelArts uuid; empty before it was told."""
+    """The backend's id: a process, a Slurm job id, a ModelArts uuid; empty until the backend has returned it."""
     job: JobDescription
     directory: str
-    """Here: log/, output/ and what the job says of itself."""
+    """On this machine: log/, output/ and the job's state files."""
     submitted: float
     """Seconds since 1970."""
     outputs: dict[str, str] = {}
-    """Where each output really goes: name → path or URL."""
+    """Where each output is written: name → path or URL."""
     log_url: str = ""
     warnings: tuple[str, ...] = ()
-    """What was odd when it was started: files that nobody uploaded, steps that this backend has not."""
+    """Found when it was started: stale files at code_url, settings that this backend ignores."""
 
     @property
     def logs(self) -> Path:
@@ -88,7 +88,7 @@ class JobHandle(msgspec.Struct, frozen=True):
 
 
 class LogPiece(msgspec.Struct, frozen=True):
-    """What a worker said since we last looked."""
+    """What a worker logged since the last poll."""
 
     worker: int
     text: str
@@ -108,37 +108,39 @@ class JobOutcome(msgspec.Struct, frozen=True, tag="paceline.job-outcome/1", tag_
 
     @property
     def succeeded(self) -> bool:
-        return self.status.phase is Phase.completed
+        return self.status.phase is JobPhase.completed
 
 
-class Backend(Protocol):
-    """A place that runs jobs."""
+class JobBackend(Protocol):
+    """Runs jobs: on this machine, on a cluster, in a cloud."""
 
     name: str
+    poll_seconds: float
+    """How often to ask for status and logs while a job is followed."""
 
     def submit(self, job: JobDescription, directory: Path, *, progress: OnProgress | None = None) -> JobHandle:
-        """Upload what has to be there, verified, and start it; nothing is started when anything is missing.
+        """Upload code and files, verify them, and start the job; nothing is started when anything is missing.
 
-        It is written down just before it is started, so that it can be found if we are killed in between.
+        It is recorded just before it is started, so that it can be found if we are killed in between.
         """
         ...
 
     def recover(self, handle: JobHandle) -> JobHandle | None:
-        """The number of a job whose start was the last thing heard of; None when it was never started."""
+        """The handle with its remote id, after we were killed while starting it; None when it was never started."""
         ...
 
     def status(self, handle: JobHandle) -> JobStatus:
-        """Raises TransientError when the backend cannot be reached: that says nothing of the job."""
+        """Raises TransientError when the backend cannot be reached: the job may well be running."""
         ...
 
     def sync_logs(self, handle: JobHandle, *, last: bool = False) -> list[LogPiece]:
-        """Bring `handle.logs` up to date; what is new is returned."""
+        """Update the files in `handle.logs`, and return what is new."""
         ...
 
     def stop(self, handle: JobHandle) -> None:
-        """Ask it to end: only after making sure that it is the job that was meant."""
+        """Ask the job to stop, after making sure that its name is the one in the handle."""
         ...
 
-    def fetch_outputs(self, handle: JobHandle, target: Path, rule: Rule = everything) -> Path:
-        """All outputs (that the rule takes) below `target`/<name of the output>; fails when there are none."""
+    def fetch_outputs(self, handle: JobHandle, target: Path, rule: FileFilter = everything) -> Path:
+        """Download all outputs (that match the rule) to `target`/<name of the output>; raises when there are none."""
         ...

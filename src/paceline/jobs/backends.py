@@ -1,22 +1,35 @@
-"""From a job to the place that runs it. The list of backends is literal."""
+"""Find the backend of a job through the entry points of group "paceline.job_backends", ours and other packages'.
+
+[project.entry-points."paceline.job_backends"]
+kubernetes = "my_package.backend:create_backend"      # a function from a JobDescription to a JobBackend
+"""
 
 from __future__ import annotations
 
-from paceline.jobs.backend import Backend, JobHandle
+from difflib import get_close_matches
+
+from paceline.core.errors import UsageError
+from paceline.core.plugins import load_plugin, our_plugins, plugins
+from paceline.jobs.backend import JobBackend, JobHandle
 from paceline.jobs.description import JobDescription
 
+GROUP = "paceline.job_backends"
 
-def backend_for(job: JobDescription | JobHandle) -> Backend:
-    """The backend a description asks for, or the one a job was started on; its libraries are loaded now."""
+
+def backend_for(job: JobDescription | JobHandle) -> JobBackend:
+    """The backend a description names, or the one a job was started on; its libraries are loaded now."""
     described = job.job if isinstance(job, JobHandle) else job
-    if job.backend == "slurm":
-        from paceline.jobs.slurm import SlurmBackend
+    check_backend_name(job.backend)
+    backend: JobBackend = load_plugin(GROUP, job.backend)(described)
+    return backend
 
-        return SlurmBackend()
-    if job.backend == "modelarts":
-        from paceline.jobs.modelarts.backend import ModelArtsBackend
 
-        return ModelArtsBackend(described)
-    from paceline.jobs.local import LocalBackend
-
-    return LocalBackend()
+def check_backend_name(name: str) -> None:
+    """Raises when no installed package registers a backend of this name."""
+    if name in our_plugins(GROUP):  # quick: reads the metadata of one distribution only
+        return
+    known = plugins(GROUP)
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        meant = f", did you mean {near[0]!r}?" if near else ""
+        raise UsageError(f"unknown backend {name!r}{meant}", hint=f"known: {', '.join(sorted(known))}")

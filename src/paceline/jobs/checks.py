@@ -1,4 +1,4 @@
-"""What is wrong with a description before anything is started."""
+"""Check a job description before anything is started: names, code, paths, environment, ModelArts settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.jobs.description import JobDescription
-from paceline.storage.location import is_remote
+from paceline.storage.url import is_remote
 
 LOG_LEVELS = {
     "GLOG_v": 4,
@@ -21,86 +21,98 @@ LOG_LEVELS = {
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _STAMP = 20
-"""Letters that a time or a version adds to a name; ModelArts takes 64 in all."""
+"""Characters that a time or a version adds to a name; ModelArts allows 64 in all."""
 
 
-class Problem(msgspec.Struct, frozen=True):
+class DescriptionProblem(msgspec.Struct, frozen=True):
     key: tuple[str, ...]
     text: str
 
 
-def problems(job: JobDescription) -> list[Problem]:
-    """All of them, in the order of the description."""
+def find_problems(job: JobDescription) -> list[DescriptionProblem]:
+    """All problems, in the order of the description's keys."""
     return [*_names(job), *_code(job), *_channels(job), *_environment(job), *_pre_start(job), *_cloud(job)]
 
 
-def _names(job: JobDescription) -> Iterator[Problem]:
+def _names(job: JobDescription) -> Iterator[DescriptionProblem]:
     if not _NAME.fullmatch(job.job_name):
-        yield Problem(("job_name",), f"job_name {job.job_name!r} is not possible: 1 to 64 letters, digits, - and _")
+        yield DescriptionProblem(
+            ("job_name",), f"invalid job_name {job.job_name!r}: use 1 to 64 letters, digits, - and _"
+        )
     elif job.naming != "exact" and len(job.job_name) > 64 - _STAMP:
-        yield Problem(("job_name",), f"job_name is longer than {64 - _STAMP} letters: no room for a time or version")
+        yield DescriptionProblem(
+            ("job_name",), f"job_name is longer than {64 - _STAMP} characters: a time or version would not fit"
+        )
 
 
-def _code(job: JobDescription) -> Iterator[Problem]:
+def _code(job: JobDescription) -> Iterator[DescriptionProblem]:
     code = Path(job.code_dir)
     if not code.is_dir():
-        yield Problem(("code_dir",), f"code_dir: {code} is no directory")
+        yield DescriptionProblem(("code_dir",), f"code_dir: {code} is not a directory")
         return
     boot = code / job.boot_file
     if Path(job.boot_file).is_absolute() or ".." in Path(job.boot_file).parts:
-        yield Problem(("boot_file",), f"boot_file {job.boot_file} lies outside of code_dir")
+        yield DescriptionProblem(("boot_file",), f"boot_file {job.boot_file} is outside of code_dir")
     elif not boot.is_file():
-        yield Problem(("boot_file",), f"boot_file: there is no {job.boot_file} in {code}")
+        yield DescriptionProblem(("boot_file",), f"boot_file: {job.boot_file} not found in {code}")
 
 
-def _channels(job: JobDescription) -> Iterator[Problem]:
+def _channels(job: JobDescription) -> Iterator[DescriptionProblem]:
     for name, where in job.inputs.items():
         if not is_remote(where) and not Path(where).exists():
-            yield Problem(("inputs", name), f"input {name}: {where} does not exist")
+            yield DescriptionProblem(("inputs", name), f"input {name}: {where} does not exist")
     for kind in ("outputs", "hyperparameters"):
         for name in getattr(job, kind):
             others = [other for other in ("inputs", "outputs") if other != kind and name in getattr(job, other)]
             if others:
-                yield Problem((kind, name), f"{name} is in {others[0]} too: the script would get --{name} twice")
+                yield DescriptionProblem(
+                    (kind, name), f"{name} is also in {others[0]}: the script would get --{name} twice"
+                )
 
 
-def _environment(job: JobDescription) -> Iterator[Problem]:
+def _environment(job: JobDescription) -> Iterator[DescriptionProblem]:
     for name in job.environment:
         if not _VARIABLE.fullmatch(name):
-            yield Problem(("environment", name), f"{name!r} cannot be the name of a variable")
+            yield DescriptionProblem(("environment", name), f"{name!r} is not a valid variable name")
         elif job.backend == "modelarts" and name.startswith("MA_"):
-            yield Problem(("environment", name), f"{name}: names that start with MA_ are ModelArts' own")
+            yield DescriptionProblem(
+                ("environment", name), f"{name}: names that start with MA_ are reserved by ModelArts"
+            )
     if job.backend == "modelarts" and len(job.environment) > 100:
-        yield Problem(("environment",), f"{len(job.environment)} variables: ModelArts takes 100")
+        yield DescriptionProblem(("environment",), f"{len(job.environment)} variables: ModelArts allows 100")
 
 
-def _pre_start(job: JobDescription) -> Iterator[Problem]:
+def _pre_start(job: JobDescription) -> Iterator[DescriptionProblem]:
     for name, level in job.pre_start.log_levels.items():
         if name not in LOG_LEVELS:
-            yield Problem(("pre_start", "log_levels", name), f"{name} is no log level; known: {', '.join(LOG_LEVELS)}")
+            yield DescriptionProblem(
+                ("pre_start", "log_levels", name), f"unknown log level {name!r}; known: {', '.join(LOG_LEVELS)}"
+            )
         elif not 0 <= level <= LOG_LEVELS[name]:
-            yield Problem(("pre_start", "log_levels", name), f"{name}: {level} is not in 0 … {LOG_LEVELS[name]}")
+            yield DescriptionProblem(
+                ("pre_start", "log_levels", name), f"{name}: {level} is not in 0 … {LOG_LEVELS[name]}"
+            )
     for kind, ending in (("wheels", ".whl"), ("packages", ".run")):
         for number, name in enumerate(getattr(job.pre_start, kind)):
             path = Path(job.code_dir) / name
             if path.suffix != ending or not path.is_file():
-                text = f"{name}: no {ending} file {path}" if path.suffix == ending else f"{name} is no {ending} file"
-                yield Problem(("pre_start", kind, str(number)), text)
+                text = f"{name}: {path} not found" if path.suffix == ending else f"{name} is not a {ending} file"
+                yield DescriptionProblem(("pre_start", kind, str(number)), text)
 
 
-def _cloud(job: JobDescription) -> Iterator[Problem]:
+def _cloud(job: JobDescription) -> Iterator[DescriptionProblem]:
     if job.backend != "modelarts":
         return
     if not job.code_url:
-        yield Problem(("backend",), "modelarts needs code_url: where in the bucket the code goes")
+        yield DescriptionProblem(("backend",), "modelarts needs code_url: the bucket path the code is uploaded to")
     if not job.output_url and not job.outputs:
-        yield Problem(("backend",), "modelarts needs output_url (or outputs): where results go")
+        yield DescriptionProblem(("backend",), "modelarts needs output_url (or outputs): where results are written")
     if not job.flavor and not job.pool_id:
-        yield Problem(("backend",), "modelarts needs a flavor, or the pool_id of a dedicated pool")
+        yield DescriptionProblem(("backend",), "modelarts needs a flavor, or the pool_id of a dedicated pool")
     if not job.image and job.engine is None:
-        yield Problem(("backend",), "modelarts needs an engine (name and version) or an image")
+        yield DescriptionProblem(("backend",), "modelarts needs an engine (name and version) or an image")
     if job.image and job.engine is not None:
-        yield Problem(("image",), "give an engine or an image, not both")
+        yield DescriptionProblem(("image",), "give an engine or an image, not both")
     places: dict[tuple[str, ...], str] = {
         ("code_url",): job.code_url,
         ("output_url",): job.output_url,
@@ -110,4 +122,4 @@ def _cloud(job: JobDescription) -> Iterator[Problem]:
     places |= {("outputs", name): where for name, where in job.outputs.items()}
     for key, where in places.items():
         if where and not where.startswith(("obs:/", "s3:/")):
-            yield Problem(key, f"{'.'.join(key)}: {where} is no bucket: ModelArts reaches obs:// only")
+            yield DescriptionProblem(key, f"{'.'.join(key)}: {where} is not a bucket: ModelArts can use obs:// only")

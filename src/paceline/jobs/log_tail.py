@@ -1,4 +1,4 @@
-"""New text of a job's log files since they were last looked at."""
+"""Incremental reading of a job's log files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from paceline.jobs.backend import JobHandle, LogPiece
 
 _MOST = 8_000_000
-"""Bytes of one file per look: a job that prints gigabytes is shown in pieces."""
+"""Bytes read at once: a job that prints gigabytes is shown in pieces."""
 
 
 class LogTail:
-    """Remembers how far each worker's file was read; letters cut in half wait for their other half."""
+    """Remembers how far each worker's file was read; an incomplete UTF-8 character is kept for the next read."""
 
     def __init__(self) -> None:
         self._read: dict[Path, int] = {}
@@ -36,7 +36,7 @@ class LogTail:
 
 
 def worker_logs(handle: JobHandle) -> list[tuple[int, Path]]:
-    """Worker numbers and their files, as far as they are there."""
+    """Worker numbers and their existing log files."""
     pattern = re.compile(re.escape(handle.log_name(0)).replace(r"worker\-0", r"worker\-(\d+)"))
     found = [(int(match[1]), path) for path in handle.logs.glob("*.log") if (match := pattern.fullmatch(path.name))]
     return sorted(found)

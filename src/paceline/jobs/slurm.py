@@ -1,4 +1,4 @@
-"""Jobs on Slurm: sbatch, squeue, scancel; the job's directory must be on a file system that all nodes share."""
+"""Slurm backend: sbatch, squeue, scancel; the job's directory must be on a file system that all nodes share."""
 
 from __future__ import annotations
 
@@ -11,49 +11,74 @@ from pathlib import Path
 
 import msgspec
 
-from paceline.errors import PacelineError, UsageError
-from paceline.jobs.backend import JobHandle, JobStatus, LogPiece, Phase
+from paceline.core.atomic_write import atomic_write_text
+from paceline.core.errors import PacelineError, UsageError
+from paceline.jobs.backend import JobHandle, JobPhase, JobStatus, LogPiece
 from paceline.jobs.description import JobDescription
+from paceline.jobs.job_plan import JobPlan, make_job_plan
+from paceline.jobs.job_registry import save_record
+from paceline.jobs.job_state import read_status, read_workers
 from paceline.jobs.local import handle_of, prepare
 from paceline.jobs.log_tail import LogTail
-from paceline.jobs.outputs import fetch
-from paceline.jobs.plan import Plan, make_plan
-from paceline.jobs.record import remember
-from paceline.jobs.state import read_status, read_workers
-from paceline.storage.report import OnProgress
-from paceline.storage.selection import Rule, everything
-from paceline.storage.store import TransientError
-from paceline.whole import write_whole
+from paceline.jobs.outputs import fetch_outputs
+from paceline.storage.file_selection import FileFilter, everything
+from paceline.storage.store_errors import TransientError
+from paceline.storage.transfer.transfer_report import OnProgress
 
 PHASES = {
-    "PENDING": Phase.pending, "CONFIGURING": Phase.pending, "REQUEUED": Phase.pending, "REQUEUE_HOLD": Phase.pending,
-    "REQUEUE_FED": Phase.pending, "RESV_DEL_HOLD": Phase.pending, "SPECIAL_EXIT": Phase.pending,
-    "RUNNING": Phase.running, "SUSPENDED": Phase.running, "RESIZING": Phase.running, "SIGNALING": Phase.running,
-    "STAGE_OUT": Phase.running, "STOPPED": Phase.running, "COMPLETING": Phase.stopping,
-    "COMPLETED": Phase.completed, "CANCELLED": Phase.stopped, "REVOKED": Phase.stopped,
-    "FAILED": Phase.failed, "TIMEOUT": Phase.failed, "NODE_FAIL": Phase.failed, "OUT_OF_MEMORY": Phase.failed,
-    "BOOT_FAIL": Phase.failed, "DEADLINE": Phase.failed, "PREEMPTED": Phase.failed,
-}  # fmt: skip
-"""Slurm's words (squeue's JOB STATE CODES); any other is Phase.unknown."""
+    "PENDING": JobPhase.pending,
+    "CONFIGURING": JobPhase.pending,
+    "REQUEUED": JobPhase.pending,
+    "REQUEUE_HOLD": JobPhase.pending,
+    "REQUEUE_FED": JobPhase.pending,
+    "RESV_DEL_HOLD": JobPhase.pending,
+    "SPECIAL_EXIT": JobPhase.pending,
+    "RUNNING": JobPhase.running,
+    "SUSPENDED": JobPhase.running,
+    "RESIZING": JobPhase.running,
+    "SIGNALING": JobPhase.running,
+    "STAGE_OUT": JobPhase.running,
+    "STOPPED": JobPhase.running,
+    "COMPLETING": JobPhase.stopping,
+    "COMPLETED": JobPhase.completed,
+    "CANCELLED": JobPhase.stopped,
+    "REVOKED": JobPhase.stopped,
+    "FAILED": JobPhase.failed,
+    "TIMEOUT": JobPhase.failed,
+    "NODE_FAIL": JobPhase.failed,
+    "OUT_OF_MEMORY": JobPhase.failed,
+    "BOOT_FAIL": JobPhase.failed,
+    "DEADLINE": JobPhase.failed,
+    "PREEMPTED": JobPhase.failed,
+}
+"""Slurm's job state codes (see squeue); any other is JobPhase.unknown."""
 _TIMEOUT = 60.0
-_PASSING = re.compile(r"unable to contact|connection (?:refused|timed out)|socket timed out|zero bytes", re.IGNORECASE)
+_TRANSIENT = re.compile(
+    r"unable to contact|connection (?:refused|timed out)|socket timed out|zero bytes", re.IGNORECASE
+)
+
+
+def create_backend(job: JobDescription) -> SlurmBackend:
+    """Entry point; needs nothing of the description."""
+    return SlurmBackend()
 
 
 class SlurmBackend:
     name = "slurm"
+    poll_seconds = 3.0
 
     def __init__(self) -> None:
         self._tail = LogTail()
 
     def submit(self, job: JobDescription, directory: Path, *, progress: OnProgress | None = None) -> JobHandle:
-        plan = make_plan(job, directory.name, directory)
+        plan = make_job_plan(job, directory.name, directory)
         prepare(plan, progress)
         script = directory / "job.sbatch"
-        write_whole(script, batch_script(plan))
-        remember(handle_of(plan, self.name, ""))
+        atomic_write_text(script, batch_script(plan))
+        save_record(handle_of(plan, self.name, ""))
         number = _slurm("sbatch", "--parsable", *sbatch_options(plan), str(script)).partition(";")[0].strip()
         if not number.isdigit():
-            raise PacelineError(f"sbatch said {number!r}, which is no job number")
+            raise PacelineError(f"sbatch printed {number!r}, expected a job id")
         return handle_of(plan, self.name, number)
 
     def recover(self, handle: JobHandle) -> JobHandle | None:
@@ -62,17 +87,21 @@ class SlurmBackend:
 
     def status(self, handle: JobHandle) -> JobStatus:
         word, reason = _state(handle.remote_id)
-        said = read_status(Path(handle.directory))
+        own_status = read_status(Path(handle.directory))
         if not word:
-            # Slurm forgets a job some minutes after its end; what the job wrote itself stays.
-            return said if said is not None and said.finished else JobStatus(Phase.lost, "unknown to Slurm")
-        phase = PHASES.get(word, Phase.unknown)
-        if phase is Phase.failed and said is not None and said.reason:
-            reason = said.reason
-        if phase is Phase.completed and said is not None and said.phase is Phase.failed:
-            phase, reason = Phase.failed, said.reason
-        started, ended = (said.started, said.ended) if said else (None, None)
-        quiet = reason in ("None", "NonZeroExitCode") or phase in (Phase.completed, Phase.running)
+            # Slurm forgets a job some minutes after its end; the job's own state files stay.
+            return (
+                own_status
+                if own_status is not None and own_status.finished
+                else JobStatus(JobPhase.lost, "unknown to Slurm")
+            )
+        phase = PHASES.get(word, JobPhase.unknown)
+        if phase is JobPhase.failed and own_status is not None and own_status.reason:
+            reason = own_status.reason
+        if phase is JobPhase.completed and own_status is not None and own_status.phase is JobPhase.failed:
+            phase, reason = JobPhase.failed, own_status.reason
+        started, ended = (own_status.started, own_status.ended) if own_status else (None, None)
+        quiet = reason in ("None", "NonZeroExitCode") or phase in (JobPhase.completed, JobPhase.running)
         return JobStatus(phase, word, "" if quiet else reason, started, ended, read_workers(Path(handle.directory)))
 
     def sync_logs(self, handle: JobHandle, *, last: bool = False) -> list[LogPiece]:
@@ -82,68 +111,74 @@ class SlurmBackend:
         name = _slurm("squeue", "--noheader", "--states=all", f"--jobs={handle.remote_id}", "--format=%j", gone_ok=True)
         if name.strip() and name.strip() != handle.name:
             raise UsageError(
-                f"{handle.id}: Slurm's job {handle.remote_id} is called {name.strip()}: not stopped",
-                hint="numbers start again when a cluster is set up anew",
+                f"{handle.id}: Slurm's job {handle.remote_id} is named {name.strip()}: not stopped",
+                hint="Slurm's ids start again when a cluster is set up again",
             )
         if name.strip():
             _slurm("scancel", handle.remote_id)
 
-    def fetch_outputs(self, handle: JobHandle, target: Path, rule: Rule = everything) -> Path:
-        return fetch(handle, target, rule)
+    def fetch_outputs(self, handle: JobHandle, target: Path, rule: FileFilter = everything) -> Path:
+        return fetch_outputs(handle, target, rule)
 
 
-def sbatch_options(plan: Plan) -> list[str]:
-    """As words of the command: a directory's name may hold what a script's comment cannot."""
+def sbatch_options(plan: JobPlan) -> list[str]:
+    """As arguments: a directory's name may contain characters that #SBATCH lines do not allow."""
     job, slurm = plan.job, plan.job.slurm
     options = [
-        f"--job-name={plan.id}", f"--nodes={job.nodes}", "--ntasks-per-node=1", f"--chdir={plan.directory}",
-        f"--output={plan.path / 'log' / 'paceline.log'}", "--open-mode=append",
-    ]  # fmt: skip
+        f"--job-name={plan.id}",
+        f"--nodes={job.nodes}",
+        "--ntasks-per-node=1",
+        f"--chdir={plan.directory}",
+        f"--output={plan.path / 'log' / 'paceline.log'}",
+        "--open-mode=append",
+    ]
     for name, value in (("partition", slurm.partition), ("account", slurm.account), ("time", slurm.time_limit)):
         options += [f"--{name}={value}"] if value else []
     return [*options, *slurm.options]
 
 
-def batch_script(plan: Plan) -> str:
-    """Inputs once, ranks on every node, outputs once; scancel still lets outputs get home."""
-    node = f"{shlex.quote(sys.executable)} -m paceline.jobs.node {shlex.quote(plan.directory)}"
+def batch_script(plan: JobPlan) -> str:
+    """Download inputs once, run ranks on every node, upload outputs once, also after scancel."""
+    node = f"{shlex.quote(sys.executable)} -m paceline.jobs.node_runner {shlex.quote(plan.directory)}"
     bad_exit = 0 if plan.job.single_server_mode else 1
-    return "\n".join([
-        "#!/bin/bash",
-        "trap : TERM",
-        'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-        # Its address: a node's name need not mean anything to the others' resolvers.
-        "export PACELINE_MASTER=$(scontrol show node \"$first\" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p')",
-        f"{node} prepare || exit 1",
-        f"srun --ntasks-per-node=1 --kill-on-bad-exit={bad_exit} {node} run",
-        "code=$?",
-        f"{node} publish $code",
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            "trap : TERM",
+            'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+            # Its address, because a node's name need not resolve on the other nodes.
+            "export PACELINE_MASTER=$(scontrol show node \"$first\" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p')",
+            f"{node} prepare || exit 1",
+            f"srun --ntasks-per-node=1 --kill-on-bad-exit={bad_exit} {node} run",
+            "code=$?",
+            f"{node} publish $code",
+            "",
+        ]
+    )
 
 
 def _state(number: str) -> tuple[str, str]:
-    """Slurm's word and reason; empty when it does not know the job any more."""
+    """Slurm's state and reason; empty when it does not know the job any more."""
     text = _slurm("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T|%r", gone_ok=True).strip()
     if not text and shutil.which("sacct"):
-        told = _slurm("sacct", "-X", "-n", "-P", "-j", number, "--format=State,Reason", gone_ok=True)
-        text = (told.splitlines() or [""])[0]
+        answer = _slurm("sacct", "-X", "-n", "-P", "-j", number, "--format=State,Reason", gone_ok=True)
+        text = (answer.splitlines() or [""])[0]
     word, _, reason = text.partition("|")
     return word.partition(" ")[0], reason  # "CANCELLED by 1000"
 
 
 def _slurm(program: str, *words: str, gone_ok: bool = False) -> str:
     if shutil.which(program) is None:
-        raise UsageError(f"{program} is not installed here", hint="run this on a host of the Slurm cluster")
+        raise UsageError(f"{program} is not installed on this machine", hint="run this on a host of the Slurm cluster")
     try:
         done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=_TIMEOUT)
     except subprocess.TimeoutExpired:
-        raise TransientError(f"{program} did not answer in {_TIMEOUT:.0f} s") from None
-    said = done.stderr.strip()
+        raise TransientError(f"{program} did not answer within {_TIMEOUT:.0f} s") from None
+    error = done.stderr.strip()
     if done.returncode == 0:
         return done.stdout
-    if _PASSING.search(said):
-        raise TransientError(f"{program}: {said}", hint="is slurmctld running?")
-    if gone_ok and ("Invalid job id" in said or program == "sacct"):
+    if _TRANSIENT.search(error):
+        raise TransientError(f"{program}: {error}", hint="check that slurmctld is running")
+    if gone_ok and ("Invalid job id" in error or program == "sacct"):
         return ""
-    raise PacelineError(f"{program}: {said or f'exit code {done.returncode}'}")
+    raise PacelineError(f"{program}: {error or f'exit code {done.returncode}'}")

@@ -1,4 +1,4 @@
-"""Starting a job: checked, uploaded, started, and written down."""
+"""Submit a job: check its directory and name, upload, start, and record it."""
 
 from __future__ import annotations
 
@@ -6,56 +6,57 @@ import secrets
 import time
 from pathlib import Path
 
-from paceline.errors import PacelineError, UsageError
+from paceline.core.errors import PacelineError, UsageError
 from paceline.jobs.backend import JobHandle
 from paceline.jobs.backends import backend_for
 from paceline.jobs.description import JobDescription
-from paceline.jobs.record import forget, records, remember
-from paceline.storage.report import OnProgress
-from paceline.storage.store import TransientError
+from paceline.jobs.job_registry import delete_record, list_records, save_record
+from paceline.storage.store_errors import TransientError
+from paceline.storage.transfer.transfer_report import OnProgress
 
 
 def submit(job: JobDescription, directory: Path | None = None, *, progress: OnProgress | None = None) -> JobHandle:
-    """Start it; `directory` (default: a new one in paceline-jobs) will hold log/ and output/, and names the job."""
+    """Start a job; `directory` (default: a new one in paceline-jobs) will hold log/ and output/, and names the job."""
     place = (directory or Path("paceline-jobs") / _new_name(job)).absolute()
     if place.exists() and any(place.iterdir()):
-        raise UsageError(f"{place}: is there already", hint="every job has a directory of its own")
-    _refuse_second(place)
+        raise UsageError(f"{place} already exists and is not empty", hint="choose another --into")
+    _refuse_used_name(place)
     backend = backend_for(job)
     place.mkdir(parents=True, exist_ok=True)
     try:
         handle = backend.submit(job, place, progress=progress)
     except TransientError as error:
-        if not any(record.handle.id == place.name for record in records()):
+        if not any(record.handle.id == place.name for record in list_records()):
             raise
         raise PacelineError(
-            f"{error}; whether the job was started is not known", hint=f"paceline job follow {place.name} finds out"
+            f"{error}; it is not known whether the job was started",
+            hint=f"find out with: paceline job follow {place.name}",
         ) from error
     except PacelineError:
-        forget(place.name)
+        delete_record(place.name)
         raise
-    remember(handle)
+    save_record(handle)
     return handle
 
 
-def _refuse_second(place: Path) -> None:
-    """A job is called as its directory is; another one's record is never written over."""
-    for record in records():
+def _refuse_used_name(place: Path) -> None:
+    """A job is named after its directory; the record of another job is never overwritten."""
+    for record in list_records():
         ended = record.status is not None and record.status.finished
         if record.handle.id == place.name and not (ended and Path(record.handle.directory) == place):
             raise UsageError(
-                f"a job is called {place.name} already ({record.handle.directory})", hint="choose another --into"
+                f"a job named {place.name} already exists ({record.handle.directory})", hint="choose another --into"
             )
 
 
-def recover(handle: JobHandle) -> JobHandle:
-    """A handle that can be used: its number is asked for where we were killed before we heard it."""
+def recover_handle(handle: JobHandle) -> JobHandle:
+    """A handle with a remote id: the backend is asked for it when we were killed before it was recorded."""
     if handle.remote_id:
         return handle
     found = backend_for(handle).recover(handle)
     if found is None:
-        raise UsageError(f"{handle.id}: was never started", hint="submitting it was interrupted; submit it again")
-    remember(found)
+        raise UsageError(f"{handle.id} was never started", hint="its submission was interrupted; submit it again")
+    save_record(found)
     return found
 
 

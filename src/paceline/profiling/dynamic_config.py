@@ -1,4 +1,4 @@
-"""profiler_config.json: the documented fields, what they mean, and reading them while somebody writes them."""
+"""profiler_config.json: its fields, and parsing it into a request, also while it is being written."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import FormatError
-from paceline.profiling.choosing import NAMES, OLD_NAMES, options_from, suggestion
-from paceline.profiling.compatibility import compatible
-from paceline.profiling.options import Options
-from paceline.profiling.warning import collected, warn
+from paceline.core.errors import FormatError
+from paceline.profiling.option_conflicts import resolve_conflicts
+from paceline.profiling.option_parsing import NAMES, OLD_NAMES, parse_options, suggestion
+from paceline.profiling.options import ProfilerOptions
+from paceline.profiling.warning import collect_warnings, warn
 
 FILE_NAME = "profiler_config.json"
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 DEFAULTS: dict[str, Any] = {
     "start_step": -1,
     "stop_step": -1,
@@ -40,65 +40,65 @@ DEFAULTS: dict[str, Any] = {
     "sys_io": False,
     "sys_interconnection": False,
 }
-"""In the documented order. `ranks` is ours: absent or empty means all."""
-_OURS = ("start_step", "stop_step", "analyse", "analyse_mode", "prof_path", "ranks")
+"""In the documented order. `ranks` is an extension: absent or empty means all."""
+_OWN_KEYS = ("start_step", "stop_step", "analyse", "analyse_mode", "prof_path", "ranks")
 
 
 @dataclass(frozen=True)
-class Request:
-    """Steps to be recorded, counted from 1, both ends included."""
+class RecordRequest:
+    """Steps to record, counted from 1, first and last included."""
 
     version: str
-    """Of the file's content: what ranks refer to when they agree."""
+    """Hash of the file's content, by which ranks refer to the request."""
     start: int
     stop: int
-    options: Options
+    options: ProfilerOptions
     analyse: bool = False
     asynchronous: bool = False
     output: str | None = None
     ranks: tuple[int, ...] = ()
 
     @property
-    def asks(self) -> bool:
+    def is_active(self) -> bool:
         return self.start > 0
 
-    def wants(self, rank: int) -> bool:
+    def includes(self, rank: int) -> bool:
         return not self.ranks or rank in self.ranks
 
 
-def read_request(path: Path) -> tuple[Request, list[str]]:
-    """What the file asks for, and what had to be corrected; FormatError when it cannot be understood (yet)."""
+def read_request(path: Path) -> tuple[RecordRequest, list[str]]:
+    """The request in the file, and the corrections made; FormatError if the file is invalid (or not complete yet)."""
     with path.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise FormatError(f"is larger than {MOST_BYTES} bytes", file=path)
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise FormatError(f"is larger than {MAX_BYTES} bytes", file=path)
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"is not valid JSON ({error})", file=path) from error
     if not isinstance(content, dict):
-        raise FormatError(f"holds a {type(content).__name__}, not an object of fields", file=path)
-    with collected() as corrections:
-        request = request_of(content, version=hashlib.sha256(data).hexdigest()[:16])
+        raise FormatError(f"contains a {type(content).__name__}, not an object", file=path)
+    with collect_warnings() as corrections:
+        request = parse_request(content, version=hashlib.sha256(data).hexdigest()[:16])
     return request, corrections
 
 
-def request_of(content: Mapping[str, Any], *, version: str) -> Request:
-    options, unknown = options_from({name: value for name, value in content.items() if name not in _OURS})
+def parse_request(content: Mapping[str, Any], *, version: str) -> RecordRequest:
+    options, unknown = parse_options({name: value for name, value in content.items() if name not in _OWN_KEYS})
     for name in unknown:
-        warn(f"field '{name}' is not known and was passed over{suggestion(name, (*_OURS, *NAMES, *OLD_NAMES))}")
+        warn(f"unknown field '{name}' was ignored{suggestion(name, (*_OWN_KEYS, *NAMES, *OLD_NAMES))}")
     start, stop = _steps(content)
     mode = _integer("analyse_mode", content.get("analyse_mode", -1))
-    # The guide's example sets analyse_mode alone and means it; where `analyse` stands too, it decides.
+    # The guide's example sets only analyse_mode to request analysis; if `analyse` is given too, it decides.
     analyse = content.get("analyse", mode in (0, 1))
     if not isinstance(analyse, bool):
         warn(f"'analyse' should be bool, but got {type(analyse).__name__}. will be reset to default value: 'False'.")
         analyse = False
-    return Request(
+    return RecordRequest(
         version=version,
         start=start,
         stop=stop,
-        options=compatible(options, scheduled=True),
+        options=resolve_conflicts(options, scheduled=True),
         analyse=analyse,
         asynchronous=mode == 1,
         output=_output(content.get("prof_path", "./")),
@@ -111,7 +111,7 @@ def _steps(content: Mapping[str, Any]) -> tuple[int, int]:
     if (start, stop) == (-1, -1):
         return -1, -1
     if not 1 <= start <= stop:
-        warn(f"start_step {start} and stop_step {stop}: needed is 1 <= start_step <= stop_step; nothing is recorded")
+        warn(f"start_step {start} and stop_step {stop}: must satisfy 1 <= start_step <= stop_step; nothing is recorded")
         return -1, -1
     return start, stop
 

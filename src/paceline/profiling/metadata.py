@@ -1,4 +1,4 @@
-"""What users add to a recording: text and JSON under keys of their own, for every recording of a Profiler."""
+"""Metadata that users add to the recordings of a Profiler: text and JSON by key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sys import getsizeof
 
 from paceline.profiling.warning import warn
 
-MOST_BYTES = 100 << 20
+MAX_BYTES = 100 << 20
 
 
 class Metadata:
@@ -19,22 +19,22 @@ class Metadata:
         return dict(self._values)
 
     def add(self, key: str, value: str) -> None:
-        if self._is_good(key, value):
+        if self._is_valid(key, value):
             self._values[key] = value
 
     def add_json(self, key: str, value: str) -> None:
-        if not self._is_good(key, value):
+        if not self._is_valid(key, value):
             return
         try:
             self._values[key] = json.loads(value)
         except ValueError:
             warn("The metadata value must be json format string. Skip this metadata")
 
-    def _is_good(self, key: object, value: object) -> bool:
+    def _is_valid(self, key: object, value: object) -> bool:
         if not (isinstance(key, str) and isinstance(value, str)):
             warn("The key and value of metadata must be string. Skip this metadata.")
             return False
-        if self._size + getsizeof(key) + getsizeof(value) >= MOST_BYTES:
+        if self._size + getsizeof(key) + getsizeof(value) >= MAX_BYTES:
             warn("Too many metadata added. Skip this metadata")
             return False
         if key in self._values:

@@ -1,4 +1,4 @@
-"""What is recorded: levels, activities, metrics and switches, under their names in MindSpore 2.10."""
+"""Profiler options: levels, activities, metrics and switches, named as in MindSpore 2.10."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class HostSystem(Enum):
 
 
 @dataclass(frozen=True)
-class Options:
-    """One recording's parameters; what a backend cannot record, it leaves out."""
+class ProfilerOptions:
+    """Parameters of a recording; a backend ignores what it cannot record."""
 
     output_path: str = "./data"
     profiler_level: ProfilerLevel = ProfilerLevel.Level0
@@ -71,12 +71,12 @@ class Options:
     mstx_domain_include: tuple[str, ...] = ()
     mstx_domain_exclude: tuple[str, ...] = ()
 
-    def plain(self) -> dict[str, object]:
-        """Names and values as JSON holds them, in the documented order."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+    def to_json(self) -> dict[str, object]:
+        """Names and JSON values, in the documented order."""
+        return {field.name: _json_value(getattr(self, field.name)) for field in fields(self)}
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+    return [_json_value(each) for each in value] if isinstance(value, tuple) else value

@@ -1,7 +1,7 @@
-"""`Profiler`: records the steps that were asked for, as an object, in a `with`, or as a callback.
+"""`Profiler`: records chosen steps, as an object, a context manager, or a callback.
 
-Steps of a schedule are counted from 0, as the frameworks do; start_step and stop_step from 1, both included, in every form.
-A recording goes wrong with a warning, never with an exception: training is worth more.
+Steps of a schedule are counted from 0, as in both frameworks; start_step and stop_step from 1, both included, in all
+three forms. A failed recording is a warning, never an exception: training goes on.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from paceline.profiling.callback import TrainingCallback, with_callback_type
-from paceline.profiling.choosing import options_from, suggestion
-from paceline.profiling.compatibility import compatible
+from paceline.profiling.callback_adapter import TrainingCallback, with_callback_base
 from paceline.profiling.metadata import Metadata
-from paceline.profiling.output import Order
-from paceline.profiling.recorder.identity import identify
-from paceline.profiling.recording import Recordings
-from paceline.profiling.scheduling import ProfilerAction, Schedule, action_of_step, always, window
+from paceline.profiling.option_conflicts import resolve_conflicts
+from paceline.profiling.option_parsing import parse_options, suggestion
+from paceline.profiling.output_files import RecordingSpec
+from paceline.profiling.recording import RecordingSequence
+from paceline.profiling.scheduling import ProfilerAction, Schedule, action_of_step, always, step_window
 from paceline.profiling.trace_handler import TraceHandler
 from paceline.profiling.warning import warn
+from paceline.recorder.identity import identify
 
 
 class Profiler(TrainingCallback):
-    """Records steps with the framework's own profiler (or the light recorder), and nothing at all on other ranks.
+    """Records steps with the framework's own profiler (or the light recorder); does nothing on ranks not in `ranks`.
 
         with Profiler(schedule=schedule(wait=1, warmup=1, active=2, repeat=1),
                       on_trace_ready=tensorboard_trace_handler("./data"), ranks=[0, 8]) as profiler:
@@ -37,12 +37,12 @@ class Profiler(TrainingCallback):
 
         model.train(epochs, data, callbacks=[Profiler(start_step=2, stop_step=5, output_path="./data")])
 
-    Everything MindSpore's `profile` and the older `mindspore.Profiler` take is taken (docs/profiling.md), and `ranks`,
-    `backend` (auto, mindspore, torch, light), `start_step`, `stop_step`.
+    Accepts all parameters of MindSpore's `profile` and of the older `mindspore.Profiler` (docs/profiling.md), and
+    `ranks`, `backend` (auto, mindspore, torch, light), `start_step`, `stop_step`.
     """
 
     def __new__(cls, *_: object, **__: object) -> Profiler:
-        return object.__new__(with_callback_type(cls))
+        return object.__new__(with_callback_base(cls))
 
     def __init__(
         self,
@@ -55,20 +55,20 @@ class Profiler(TrainingCallback):
         backend: str = "auto",
         **options: Any,
     ) -> None:
-        chosen, unknown = options_from(options)
+        chosen, unknown = parse_options(options)
         for name in unknown:
-            raise TypeError(f"Profiler has no parameter '{name}'{suggestion(name)}")
-        self._options = compatible(chosen, scheduled=schedule is not None)
+            raise TypeError(f"unknown parameter '{name}' of Profiler{suggestion(name)}")
+        self._options = resolve_conflicts(chosen, scheduled=schedule is not None)
         self._ready = _handler(on_trace_ready)
         self._identity = identify()
-        self._wanted = _is_wanted(self._identity.rank, self._identity.world_size, ranks)
+        self._is_recording_rank = _includes_rank(self._identity.rank, self._identity.world_size, ranks)
         self._metadata = Metadata()
-        self._recordings = Recordings(backend)
+        self._recordings = RecordingSequence(backend)
         self._window = _window(start_step, stop_step) if start_step is not None or stop_step is not None else None
         self._scheduled = schedule is not None
         self._action_of: Callable[[int], ProfilerAction] = always
         if self._window:
-            self._action_of = window(*self._window)
+            self._action_of = step_window(*self._window)
         elif schedule is not None:
             self._action_of = action_of_step(schedule)
         self._plan = self._action_of.to_dict() if isinstance(self._action_of, Schedule) else None
@@ -81,7 +81,7 @@ class Profiler(TrainingCallback):
     # -- as an object -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin with the current step; a second call does no harm."""
+        """Begin with the current step; a second call only warns."""
         if self._running:
             warn("The profiler has already started. Do not turn on again in the open state.")
             return
@@ -99,17 +99,17 @@ class Profiler(TrainingCallback):
         self._enter(self.step_num + 1)
 
     def stop(self) -> None:
-        """End; what was recorded is kept, and said to be incomplete where it is."""
+        """End; what was recorded is kept, with a warning if it is incomplete."""
         if not self._running and not self._window:
             warn("The profiler has not started. Do not turn off again in the closed state.")
             return
         self._running = False
-        if self._wanted and (self._scheduled or self._window):
+        if self._is_recording_rank and (self._scheduled or self._window):
             self._recordings.warn_if_cut_short(self.step_num)
         self._recordings.close(self._metadata.values(), self._trace_ready)
 
     def analyse(self, *_: object, **__: object) -> None:
-        """Stop if still recording, and analyse what no trace handler has analysed."""
+        """Stop if still recording, and analyse recordings that no trace handler has analysed."""
         if self._scheduled:
             warn("The profiler has schedule. Please use 'on_trace_ready' to analyse data.")
             return
@@ -118,11 +118,11 @@ class Profiler(TrainingCallback):
         self._recordings.analyse()
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Text that goes into profiler_metadata.json of every recording."""
+        """Add text to profiler_metadata.json of every recording."""
         self._metadata.add(key, value)
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """The same with a value in JSON."""
+        """Add a JSON value to profiler_metadata.json of every recording."""
         self._metadata.add_json(key, value)
 
     @property
@@ -156,9 +156,9 @@ class Profiler(TrainingCallback):
             return
         start, stop = self._window
         if self._recordings.current is None and self.step_num < start < number:
-            kept = f"recorded are {number} to {stop}" if number <= stop else "nothing is recorded"
+            kept = f"steps {number} to {stop} are recorded" if number <= stop else "nothing is recorded"
             warn(
-                f"training counted from step {self.step_num} to {number} in one stride, past start_step {start}: {kept}. "
+                f"training went from step {self.step_num} to {number} at once and skipped start_step {start}: {kept}. "
                 "With data sinking use sink_size=1."
             )
         self._enter(number)
@@ -176,17 +176,17 @@ class Profiler(TrainingCallback):
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _enter(self, number: int) -> None:
-        """Step `number` begins (again, if it was begun before: callbacks say both ends of a step)."""
+        """Step `number` begins; called twice for a step by callbacks, which report its beginning and its end."""
         self.step_num = number
-        if self._wanted:
-            self._recordings.enter(number, self._action_of(number), self._order, self._finished)
+        if self._is_recording_rank:
+            self._recordings.enter(number, self._action_of(number), self._spec, self._finished)
 
     def _finished(self) -> None:
         self._recordings.close(self._metadata.values(), self._trace_ready)
 
-    def _order(self) -> Order:
+    def _spec(self) -> RecordingSpec:
         handler = self._ready if isinstance(self._ready, TraceHandler) else TraceHandler(analyse_flag=False)
-        return Order(
+        return RecordingSpec(
             directory=Path(handler.dir_name or self._options.output_path).absolute(),
             options=self._options,
             identity=self._identity,
@@ -202,7 +202,7 @@ class Profiler(TrainingCallback):
 
 
 profile = Profiler
-"""MindSpore's and torch's name for it."""
+"""The name in MindSpore and torch."""
 
 
 def _handler(given: Callable[..., object] | None) -> Callable[..., object] | None:
@@ -212,7 +212,7 @@ def _handler(given: Callable[..., object] | None) -> Callable[..., object] | Non
     return given
 
 
-def _is_wanted(rank: int, world: int, ranks: Collection[int] | None) -> bool:
+def _includes_rank(rank: int, world: int, ranks: Collection[int] | None) -> bool:
     if ranks is None:
         return True
     if not any(0 <= each < world for each in ranks):
@@ -221,12 +221,14 @@ def _is_wanted(rank: int, world: int, ranks: Collection[int] | None) -> bool:
 
 
 def _window(start_step: int | None, stop_step: int | None) -> tuple[int, int]:
-    """Both included, counted from 1; a mistake records nothing and says so."""
+    """First and last step, counted from 1; invalid values record nothing, with a warning."""
     start = 1 if start_step is None else start_step
     stop = start if stop_step is None else stop_step
     if not (type(start) is type(stop) is int and 1 <= start <= stop):
-        warn(f"start_step {start!r} and stop_step {stop!r} must be whole numbers with 1 <= start_step <= stop_step; "
-             "nothing will be recorded.")  # fmt: skip
+        warn(
+            f"start_step {start!r} and stop_step {stop!r} must be integers with 1 <= start_step <= stop_step; "
+            "nothing will be recorded."
+        )
         return 0, -1
     return start, stop
 

@@ -1,4 +1,4 @@
-"""From actions to recordings: opens, continues and closes them as the schedule's state machine says."""
+"""State machine from profiler actions to recordings: opens, continues and closes them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from paceline.errors import PacelineError
-from paceline.profiling.backends import Backend, backend_named
-from paceline.profiling.output import Order, StepSpan
+from paceline.core.errors import PacelineError
+from paceline.profiling.backends import ProfilerBackend, create_backend
+from paceline.profiling.output_files import RecordingSpec, StepSpan
 from paceline.profiling.scheduling import ProfilerAction
 from paceline.profiling.warning import warn
 
 NONE, WARM_UP, RECORD, SAVE = ProfilerAction
-_TROUBLE = (OSError, RuntimeError, ValueError, AttributeError, ImportError, PacelineError)
-"""What a framework's profiler or a full disk may raise; training must not end because of it."""
+_BACKEND_ERRORS = (OSError, RuntimeError, ValueError, AttributeError, ImportError, PacelineError)
+"""Raised by a framework's profiler or a full disk; training must go on."""
 
 
-class Recordings:
-    """One after the other, of one Profiler; `current` is the one under way."""
+class RecordingSequence:
+    """The recordings of one Profiler, one after the other; `current` is the one in progress."""
 
     def __init__(self, backend: str) -> None:
-        self._asked = backend
-        self.current: Backend | None = None
+        self._backend_name = backend
+        self.current: ProfilerBackend | None = None
         self.action = NONE
         self.written: list[Path] = []
         self._spans: list[StepSpan] = []
@@ -30,8 +30,10 @@ class Recordings:
         self._since = 0
         self._ever_active = False
 
-    def enter(self, step: int, action: ProfilerAction, order: Callable[[], Order], save: Callable[[], None]) -> None:
-        """Step `step` begins and is to be `action`."""
+    def enter(
+        self, step: int, action: ProfilerAction, spec: Callable[[], RecordingSpec], save: Callable[[], None]
+    ) -> None:
+        """Step `step` begins; `action` is what to do with it."""
         if step == self._step and action is self.action:
             return
         self._end_step()
@@ -39,12 +41,12 @@ class Recordings:
         if before is SAVE:
             save()
         elif before in (RECORD, WARM_UP) and (action is NONE or (before is RECORD and action is WARM_UP)):
-            warn(f"Incorrect schedule: {_said(before)} followed by {_said(action)}")
+            warn(f"Incorrect schedule: {_action_name(before)} followed by {_action_name(action)}")
             save()
         if action is NONE:
             self.action = NONE
         elif self.current is None:
-            self._open(order, action, step)
+            self._open(spec, action, step)
         else:
             self._guarded(lambda backend: backend.advance(action, step))
             self.action = action
@@ -52,7 +54,7 @@ class Recordings:
         self._ever_active |= action in (RECORD, SAVE)
 
     def warn_if_cut_short(self, step: int) -> None:
-        """Training ends before the schedule does: in the documented words."""
+        """Warn that training ended before the schedule did, with MindSpore's documented texts."""
         if self.action is WARM_UP:
             warn(
                 "Incorrect schedule: Stop profiler while current state is WARMUP which will result in empty parsed data."
@@ -67,13 +69,13 @@ class Recordings:
             )
         elif not self._ever_active:
             warn(
-                f"Incorrect schedule: Stop profiler at step {step}, before the first step to be recorded; nothing was."
+                f"Incorrect schedule: Stop profiler at step {step}, before the first step to be recorded; nothing was recorded."
             )
 
     def close(self, metadata: dict[str, object], ready: Callable[[], None]) -> None:
-        """Write the recording under way, if there is one; `ready` is called once it lies there.
+        """Write the recording in progress, if any, and call `ready` afterwards.
 
-        A step that has begun and not ended is no step, unless it is all there is (from start() to stop()).
+        A step that has not ended is left out, unless it is the only one (from start() to stop()).
         """
         if self.current is None:
             return
@@ -84,37 +86,37 @@ class Recordings:
         spans, self._spans = self._spans, []
         try:
             if action is WARM_UP:
-                backend.abandon()
+                backend.discard()
                 return
             self.written.append(backend.finish(spans, metadata))
-        except _TROUBLE as error:
+        except _BACKEND_ERRORS as error:
             warn(f"The recording could not be written: {error}")
             return
         ready()
 
     def analyse(self) -> None:
-        """What was recorded without being analysed, as `Profiler.analyse` is asked for."""
+        """Analyse what was recorded without analysis."""
         try:
             for recording in self.written:
-                backend_named(self._asked).analyse(recording)
-        except _TROUBLE as error:
+                create_backend(self._backend_name).analyse(recording)
+        except _BACKEND_ERRORS as error:
             warn(f"The recording could not be analysed: {error}")
 
-    def _open(self, order: Callable[[], Order], action: ProfilerAction, step: int) -> None:
+    def _open(self, spec: Callable[[], RecordingSpec], action: ProfilerAction, step: int) -> None:
         try:
-            backend = backend_named(self._asked)
-            backend.begin(order(), action, step)
-        except _TROUBLE as error:
+            backend = create_backend(self._backend_name)
+            backend.begin(spec(), action, step)
+        except _BACKEND_ERRORS as error:
             warn(f"Nothing is recorded: {error}")
             return
         self.current, self.action, self._spans = backend, action, []
 
-    def _guarded(self, work: Callable[[Backend], None]) -> None:
+    def _guarded(self, work: Callable[[ProfilerBackend], None]) -> None:
         try:
             if self.current is not None:
                 work(self.current)
-        except _TROUBLE as error:
-            warn(f"The recording was given up: {error}")
+        except _BACKEND_ERRORS as error:
+            warn(f"The recording was aborted: {error}")
             self.current = None
 
     def _end_step(self) -> None:
@@ -123,5 +125,5 @@ class Recordings:
         self._step = None
 
 
-def _said(action: ProfilerAction) -> str:
+def _action_name(action: ProfilerAction) -> str:
     return action.name.replace("_UP", "UP")

@@ -1,4 +1,4 @@
-"""Which steps are recorded: MindSpore's and torch's schedule of wait, warm-up and active steps, repeated."""
+"""The profiling schedule of MindSpore and torch: wait, warm-up and active steps, repeated."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ActionOfStep = Callable[[int], ProfilerAction]
 
 
 class Schedule:
-    """After `skip_first` steps: `wait` steps of rest, `warmup` discarded ones, `active` recorded ones, `repeat` times.
+    """After `skip_first` steps: `wait` idle steps, `warmup` discarded ones, `active` recorded ones, `repeat` times.
 
-    repeat 0 goes on as long as training runs. Steps are counted from 0 here, as both frameworks do.
+    repeat=0 repeats until training ends. Steps are counted from 0, as in both frameworks.
 
-    >>> plan = Schedule(wait=1, warmup=1, active=2, repeat=1)
-    >>> "".join("-WRS"[plan(step).value] for step in range(6))
+    >>> cycle = Schedule(wait=1, warmup=1, active=2, repeat=1)
+    >>> "".join("-WRS"[cycle(step).value] for step in range(6))
     '-WRS--'
     """
 
@@ -42,12 +42,12 @@ class Schedule:
     ) -> None:
         if warmup is not None and warm_up is not None and warmup != warm_up:
             warn(f"'warmup' ({warmup}) and 'warm_up' ({warm_up}) are the same parameter; {warmup} is used.")
-        given = warmup if warmup is not None else warm_up
-        self.wait = _checked("wait", wait, at_least=0)
-        self.active = _checked("active", active, at_least=1)
-        self.warmup = _checked("warmup", 0 if given is None else given, at_least=0)
-        self.repeat = _checked("repeat", repeat, at_least=0)
-        self.skip_first = _checked("skip_first", skip_first, at_least=0)
+        warmup = warmup if warmup is not None else warm_up
+        self.wait = _validate("wait", wait, at_least=0)
+        self.active = _validate("active", active, at_least=1)
+        self.warmup = _validate("warmup", 0 if warmup is None else warmup, at_least=0)
+        self.repeat = _validate("repeat", repeat, at_least=0)
+        self.skip_first = _validate("skip_first", skip_first, at_least=0)
         if self.warmup == 0:
             warn("Profiler won't be using warmup, this can skew profiler results")
 
@@ -56,12 +56,12 @@ class Schedule:
             raise ValueError("Invalid parameter step, which must be not less than 0.")
         if step < self.skip_first:
             return ProfilerAction.NONE
-        cycle, place = divmod(step - self.skip_first, self.wait + self.warmup + self.active)
-        if (self.repeat and cycle >= self.repeat) or place < self.wait:
+        cycle, position = divmod(step - self.skip_first, self.wait + self.warmup + self.active)
+        if (self.repeat and cycle >= self.repeat) or position < self.wait:
             return ProfilerAction.NONE
-        if place < self.wait + self.warmup:
+        if position < self.wait + self.warmup:
             return ProfilerAction.WARM_UP
-        last = place == self.wait + self.warmup + self.active - 1
+        last = position == self.wait + self.warmup + self.active - 1
         return ProfilerAction.RECORD_AND_SAVE if last else ProfilerAction.RECORD
 
     def __repr__(self) -> str:
@@ -80,31 +80,31 @@ class Schedule:
 schedule = Schedule
 
 
-def action_of_step(given: object) -> ActionOfStep:
-    """A schedule of ours, of MindSpore, of torch, or any function from step to action, as a function of ours."""
-    if isinstance(given, Schedule):
-        return given
-    parameters = getattr(given, "to_dict", None)
+def action_of_step(function: object) -> ActionOfStep:
+    """Convert a schedule of MindSpore or torch, or any function from step to action."""
+    if isinstance(function, Schedule):
+        return function
+    parameters = getattr(function, "to_dict", None)
     if callable(parameters):
         return Schedule(**parameters())
-    if not callable(given):
-        warn(f"For Profiler, schedule value is Invalid, reset to {{'wait': 0, 'active': 1}}; got {given!r}.")
+    if not callable(function):
+        warn(f"For Profiler, schedule value is Invalid, reset to {{'wait': 0, 'active': 1}}; got {function!r}.")
         return Schedule(wait=0, active=1)
-    return _translated(given)
+    return _convert_actions(function)
 
 
-def _translated(given: Callable[[int], Any]) -> ActionOfStep:
-    """torch spells it WARMUP; the others have the same names."""
+def _convert_actions(function: Callable[[int], Any]) -> ActionOfStep:
+    """torch's WARMUP is WARM_UP here; the other names are the same."""
 
     def action(step: int) -> ProfilerAction:
-        name = str(given(step).name).replace("WARMUP", "WARM_UP")
+        name = str(function(step).name).replace("WARMUP", "WARM_UP")
         return ProfilerAction[name]
 
     return action
 
 
-def window(start_step: int, stop_step: int) -> ActionOfStep:
-    """The schedule that records exactly the steps from start to stop, both included, in the caller's numbers."""
+def step_window(start_step: int, stop_step: int) -> ActionOfStep:
+    """A schedule that records exactly the steps from start_step to stop_step, both included."""
 
     def action(step: int) -> ProfilerAction:
         if not start_step <= step <= stop_step:
@@ -115,11 +115,11 @@ def window(start_step: int, stop_step: int) -> ActionOfStep:
 
 
 def always(_: int) -> ProfilerAction:
-    """Everything from start() to stop()."""
+    """Records everything from start() to stop()."""
     return ProfilerAction.RECORD
 
 
-def _checked(name: str, value: object, *, at_least: int) -> int:
+def _validate(name: str, value: object, *, at_least: int) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= at_least:
         return value
     problem = f"should be at least {at_least}" if type(value) is int else "should be of type int"

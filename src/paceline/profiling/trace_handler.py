@@ -1,16 +1,16 @@
-"""`tensorboard_trace_handler`: where recordings go and whether they are analysed, given to a Profiler."""
+"""`tensorboard_trace_handler`: tells a Profiler where to write recordings and whether to analyse them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.profiling.output import LONGEST_WORKER_NAME
+from paceline.profiling.output_files import MAX_WORKER_NAME
 from paceline.profiling.warning import warn
 
 
 @dataclass(frozen=True)
 class TraceHandler:
-    """Its directory comes before the Profiler's output_path; the backend writes there when a recording ends."""
+    """Its directory takes precedence over the Profiler's output_path; the backend writes there when a recording ends."""
 
     dir_name: str | None = None
     worker_name: str | None = None
@@ -18,7 +18,7 @@ class TraceHandler:
     async_mode: bool = False
 
     def __call__(self, profiler: object) -> None:
-        """Nothing is left to do: the recording was written where this handler says."""
+        """Does nothing: the backend has already written the recording to this handler's directory."""
 
 
 def tensorboard_trace_handler(
@@ -28,7 +28,7 @@ def tensorboard_trace_handler(
     async_mode: bool = False,
 ) -> TraceHandler:
     """Recordings go to `dir_name/{worker_name}_{pid}_{time}_ascend_ms` (default ./data and the host's name)."""
-    if worker_name is not None and not (isinstance(worker_name, str) and 0 < len(worker_name) <= LONGEST_WORKER_NAME):
+    if worker_name is not None and not (isinstance(worker_name, str) and 0 < len(worker_name) <= MAX_WORKER_NAME):
         warn("Invalid parameter worker_name, reset it to default.")
         worker_name = None
     if dir_name is not None and not (dir_name and isinstance(dir_name, str)):

@@ -1,4 +1,4 @@
-"""How profiling speaks up inside a job: a warning of its own kind, never an exception that would end training."""
+"""Warnings of the profiling package: problems with a recording never raise, because that would end training."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from types import FrameType
 
 
 class ProfilingWarning(UserWarning):
-    """Something about a recording is not as asked; training goes on."""
+    """A recording is not as requested; training goes on."""
 
 
-_collected = threading.local()
+_collector = threading.local()
 
 
 def warn(text: str) -> None:
-    """Warn at the line of the user's code that called into this room."""
-    texts: list[str] | None = getattr(_collected, "texts", None)
+    """Warn at the line of the user's code that called into this package."""
+    texts: list[str] | None = getattr(_collector, "texts", None)
     if texts is not None:
         texts.append(text)
     else:
@@ -27,14 +27,14 @@ def warn(text: str) -> None:
 
 
 @contextmanager
-def collected() -> Iterator[list[str]]:
-    """Collect what this thread warns of instead: for files and variables, which have no line of code to point at."""
+def collect_warnings() -> Iterator[list[str]]:
+    """Collect the warnings of this thread instead of issuing them: files and variables have no line of code to point at."""
     texts: list[str] = []
-    _collected.texts = texts
+    _collector.texts = texts
     try:
         yield texts
     finally:
-        _collected.texts = None
+        _collector.texts = None
 
 
 def _depth_of_caller() -> int:

@@ -1,9 +1,9 @@
-"""A batch of sections read into an in-memory DuckDB and written out as one Parquet file per table.
+"""BatchSink: the rows of a batch of sections, collected in an in-memory DuckDB and written as one Parquet file per table.
 
-Many small sections share a file (a thousand ranks do not become ten thousand tiny files); the hidden column `_unit`
-says which section a row came from, so that a changed section can be replaced without touching the others. What the
-queries of a large section give goes straight to a file of its own: keeping the rows in between would cost half as much
-again as reading them.
+Many small sections share a file, so that a thousand ranks do not become ten thousand tiny files. The hidden column
+`_unit` tells which section a row came from, so that a changed section can be replaced without touching the others.
+Query results of a large section go directly to a file: keeping the rows in memory first would add half of the time it
+takes to read them.
 """
 
 from __future__ import annotations
@@ -21,44 +21,28 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.errors import FormatError, PacelineError
-from paceline.formats.reader import Values
-from paceline.run.file_names import file_name
-from paceline.storage.tree import Tree
-from paceline.tables import TABLES, Table
+from paceline.core.errors import FormatError, PacelineError
+from paceline.core.schema import TABLES, TableSchema
+from paceline.formats.base import Values
+from paceline.run.read_warning import ReadWarning
+from paceline.run.store_file_names import file_name
+from paceline.storage.file_tree import Tree
 
 MEMORY_LIMIT = "512MB"
-KEPT_ROWS = 500_000
+BUFFERED_ROWS = 500_000
 LARGE_SECTION = 4 << 20
-"""Bytes from which on a section's queries get Parquet files of their own."""
+"""Bytes; query results of larger sections get Parquet files of their own."""
 
-Chunk = dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Warning:
-    """Something missing or odd in a recording: said, not guessed."""
-
-    rank: int | None
-    file: str | None
-    message: str
-    line: int | None = None
-    lost: bool = False
-    """A whole section could not be read: a copy made of the tables would lack it."""
-
-    def __str__(self) -> str:
-        who = f"rank {self.rank}" if self.rank is not None else ""
-        where = f"{self.file}:{self.line}" if self.file and self.line else (self.file or "")
-        return ": ".join(text for text in (who, where, self.message) if text)
+ColumnChunk = dict[str, NDArray[Any]]
 
 
-class CannotWrite(PacelineError):
-    """The store's disk is full or gone: no section is to blame, and none counts as read."""
+class StoreWriteError(PacelineError):
+    """The store's disk is full or gone: no section caused it, and none counts as read."""
 
 
 @dataclass(frozen=True)
-class Written:
-    """A Parquet file of a table's rows; unit None: rows of the whole batch."""
+class WrittenFile:
+    """A Parquet file of one table; unit None: it holds rows of the whole batch."""
 
     name: str
     table: str
@@ -68,33 +52,33 @@ class Written:
 
 
 @dataclass
-class Batch:
-    """The Sink that sections of one batch write to.
+class BatchSink:
+    """The Sink that the sections of one batch write to.
 
-    Columns are kept until there are many and inserted together: an INSERT costs milliseconds however few its rows.
+    Columns are buffered and inserted together: an INSERT takes milliseconds however few its rows are.
     """
 
     root: Path
     connection: duckdb.DuckDBPyConnection
     directory: Path
-    """Where its Parquet files go."""
+    """Where the Parquet files are written."""
     content: str
-    """Eight digits that stand for what is read, in the files' names."""
+    """Eight hexadecimal digits for what is read; part of the files' names."""
     unit: int = 0
     rank: int | None = None
     wanted: frozenset[str] = frozenset(TABLES)
-    warnings: list[Warning] = field(default_factory=list)
+    warnings: list[ReadWarning] = field(default_factory=list)
     _created: set[str] = field(default_factory=set)
-    _kept: dict[str, list[Chunk]] = field(default_factory=lambda: defaultdict(list))
-    _kept_rows: Counter[str] = field(default_factory=Counter)
-    _pending: list[tuple[str, Chunk]] = field(default_factory=list)
+    _buffered: dict[str, list[ColumnChunk]] = field(default_factory=lambda: defaultdict(list))
+    _buffered_rows: Counter[str] = field(default_factory=Counter)
+    _pending: list[tuple[str, ColumnChunk]] = field(default_factory=list)
     _queried: set[str] = field(default_factory=set)
-    """Tables the current section inserted into with queries."""
+    """Tables that queries of the current section inserted into."""
     _large: bool = False
-    """Whether the current section's queries get files of their own."""
-    _written: list[Written] = field(default_factory=list)
+    """Whether query results of the current section get files of their own."""
+    _written: list[WrittenFile] = field(default_factory=list)
     _first: int = 0
-    """The batch's first unit."""
+    """The first unit of the batch."""
 
     # -- the Sink protocol -------------------------------------------------------------------------------------------
 
@@ -117,8 +101,9 @@ class Batch:
     def add_query(self, table: str, select: str, parameters: Sequence[object] = ()) -> int:
         if table not in self.wanted:
             return 0
-        rank = f", {self.rank} AS rank" if self.rank is not None else ""
-        rows = f"SELECT *{rank}, {self.unit} AS _unit FROM ({select})"
+        given: dict[str, int] = {"_unit": self.unit} if self.rank is None else {"rank": self.rank, "_unit": self.unit}
+        rows = f"SELECT *, {', '.join(f'?::BIGINT AS {name}' for name in given)} FROM ({select})"
+        parameters = [*given.values(), *parameters]
         if self._large:
             return self._copy(table, _typed(TABLES[table], rows), parameters, unit=self.unit)
         self._create(TABLES[table])
@@ -126,7 +111,7 @@ class Batch:
         return self._affected(f"INSERT INTO {_stored(table)} BY NAME {rows}", parameters)
 
     def warn(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:
-        self.warnings.append(Warning(self.rank, self._relative(file), message, line))
+        self.warnings.append(ReadWarning(self.rank, self._relative(file), message, line))
 
     # -- one section -------------------------------------------------------------------------------------------------
 
@@ -137,52 +122,51 @@ class Batch:
 
     def commit(self) -> None:
         for table, chunk in self._pending:
-            self._kept[table].append(chunk)
-            self._kept_rows[table] += len(chunk["_unit"])
+            self._buffered[table].append(chunk)
+            self._buffered_rows[table] += len(chunk["_unit"])
         for table in {table for table, _ in self._pending}:
-            if self._kept_rows[table] > KEPT_ROWS:
+            if self._buffered_rows[table] > BUFFERED_ROWS:
                 self._flush(table)
         self._pending = []
 
     def roll_back(self, error: BaseException, file: Path | None) -> None:
-        """Forget the rows of a section that failed; keep the reason."""
+        """Drop the rows of a section that failed and keep the error as its warning."""
         self._pending = []
         for table in self._queried:
-            self.connection.execute(f"DELETE FROM {_stored(table)} WHERE _unit = {self.unit}")
+            self.connection.execute(f"DELETE FROM {_stored(table)} WHERE _unit = ?", [self.unit])
         for written in [written for written in self._written if written.unit == self.unit]:
             (self.directory / written.name).unlink()
             self._written.remove(written)
         line = error.line if isinstance(error, FormatError) else None
         where = (error.file if isinstance(error, FormatError) else None) or file
-        self.warnings = [Warning(self.rank, self._relative(where), explain(error), line, lost=True)]
+        self.warnings = [ReadWarning(self.rank, self._relative(where), describe_error(error), line, lost=True)]
 
     # -- the end of the batch ----------------------------------------------------------------------------------------
 
-    def write(self) -> list[Written]:
-        """Write each table that has rows; returns all files of the batch."""
+    def write(self) -> list[WrittenFile]:
+        """Write every table that has rows; returns all files of the batch."""
         self.flush()
         for table in sorted(self._created):
             self._copy(table, f"FROM {_stored(table)}")
         return self._written
 
     def _copy(self, table: str, select: str, parameters: Sequence[object] = (), *, unit: int | None = None) -> int:
-        """Written beside and renamed; no rows, no file."""
-        name = file_name(table, first=self._first, place=len(self._written), content=self.content)
-        # Of its own: a cluster may give a batch to a second worker while the first, thought dead, still writes.
+        """Write under a temporary name and rename; no file if there are no rows."""
+        name = file_name(table, first=self._first, position=len(self._written), content=self.content)
+        # A unique name: a cluster may give a batch to a second worker while the first, believed dead, still writes.
         temporary = self.directory / f".{name}.{uuid.uuid4().hex}.tmp"
         try:
-            rows = self._affected(
-                f"COPY ({select}) TO '{_literal(temporary)}' (FORMAT parquet, COMPRESSION zstd)", parameters
-            )
+            statement = f"COPY ({select}) TO ? (FORMAT parquet, COMPRESSION zstd)"
+            rows = self._affected(statement, [*parameters, str(temporary)])
             if rows:
                 os.replace(temporary, self.directory / name)
-                self._written.append(Written(name, table, rows, (self.directory / name).stat().st_size, unit))
+                self._written.append(WrittenFile(name, table, rows, (self.directory / name).stat().st_size, unit))
         except duckdb.IOException as error:
             if temporary.name not in str(error):
-                raise  # the source's fault
-            raise CannotWrite(
-                f"{self.directory}: cannot be written ({why_not_written(error)})",
-                hint="what was read is kept; make room there, or give --store another place",
+                raise  # an error of the source
+            raise StoreWriteError(
+                f"{self.directory}: cannot be written ({disk_error_reason(error)})",
+                hint="what was read so far is stored; free some space, or set --store to another directory",
             ) from error
         finally:
             temporary.unlink(missing_ok=True)
@@ -193,13 +177,13 @@ class Batch:
         return int(row[0]) if row else 0
 
     def flush(self) -> None:
-        """Insert all kept columns."""
-        for table in list(self._kept):
+        """Insert all buffered columns."""
+        for table in list(self._buffered):
             self._flush(table)
 
     def _flush(self, table: str) -> None:
-        chunks = self._kept.pop(table, [])
-        self._kept_rows[table] = 0
+        chunks = self._buffered.pop(table, [])
+        self._buffered_rows[table] = 0
         if not chunks:
             return
         self._create(TABLES[table])
@@ -209,7 +193,7 @@ class Batch:
         self.connection.execute(f"INSERT INTO {_stored(table)} BY NAME SELECT {names} FROM staged")
         self.connection.unregister("staged")
 
-    def _create(self, table: Table) -> None:
+    def _create(self, table: TableSchema) -> None:
         if table.name in self._created:
             return
         columns = ", ".join(f"{_quoted(column.name)} {column.type}" for column in table.columns)
@@ -222,34 +206,34 @@ class Batch:
         return str(file.relative_to(self.root)) if file.is_relative_to(self.root) else str(file)
 
 
-def new_batch(tree: Tree, directory: Path, scratch: Path, *, content: str, threads: int | None = None) -> Batch:
+def open_batch(tree: Tree, directory: Path, scratch: Path, *, content: str, threads: int | None = None) -> BatchSink:
     settings: dict[str, str | int | bool] = {"preserve_insertion_order": False}
     if threads:
         settings["threads"] = threads
-    return Batch(tree.root, connected(spill=scratch, **settings), directory, content)
+    return BatchSink(tree.root, open_memory_database(spill=scratch, **settings), directory, content)
 
 
-def connected(*, spill: Path, **settings: str | int | bool) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB within our bounds; `spill` is the directory for what outgrows them."""
+def open_memory_database(*, spill: Path, **settings: str | int | bool) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with bounded memory; `spill` is the directory for what does not fit."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
         "temp_directory": str(spill),
         **settings,
     }
     connection = duckdb.connect(config=config)
-    connection.execute("SET enable_progress_bar = false")  # it would write into our output
+    connection.execute("SET enable_progress_bar = false")  # it would be mixed into our output
     return connection
 
 
-def why_not_written(error: BaseException) -> str:
-    """The system's reason, which DuckDB hides in a page of its own."""
+def disk_error_reason(error: BaseException) -> str:
+    """The reason of the operating system, extracted from DuckDB's long message."""
     text = " ".join(str(error).split())
     known = re.search(r"No space left on device|Disk quota exceeded|Read-only file system|Permission denied", text)
     return known[0] if known else text[:160]
 
 
-def explain(error: BaseException) -> str:
-    """One line for people, whatever library the error came from."""
+def describe_error(error: BaseException) -> str:
+    """One line for users, whatever library raised the error."""
     if isinstance(error, PacelineError):
         return str(error)
     text = " ".join(str(error).split()) or type(error).__name__
@@ -260,7 +244,7 @@ def explain(error: BaseException) -> str:
     return f"cannot be understood, skipped ({text[:200]})"
 
 
-def _length(table: Table, columns: Mapping[str, Values | Any]) -> int:
+def _length(table: TableSchema, columns: Mapping[str, Values | Any]) -> int:
     lengths = {len(values) for values in columns.values() if _is_column(values)}
     unknown = set(columns) - set(table.column_names)
     if unknown or len(lengths) > 1:
@@ -273,7 +257,7 @@ def _is_column(values: object) -> bool:
 
 
 def _array(kind: str, values: Values | Any, length: int) -> NDArray[Any]:
-    """A NumPy column DuckDB can scan: masked where None, objects only for text."""
+    """A NumPy column that DuckDB can scan: masked where None, objects only for text."""
     if not _is_column(values):
         values = [values] * length
     if isinstance(values, np.ndarray) and values.dtype != object:
@@ -288,13 +272,13 @@ def _array(kind: str, values: Values | Any, length: int) -> NDArray[Any]:
     return np.ma.masked_array(np.array(filled, dtype=dtype), mask=mask)
 
 
-def _joined(chunks: list[Chunk]) -> Chunk:
-    """Chunks of one table end to end; a column that some chunks lack is null there."""
+def _joined(chunks: list[ColumnChunk]) -> ColumnChunk:
+    """Chunks of one table concatenated; a column that a chunk lacks is null there."""
     names = {name: chunk[name].dtype for chunk in chunks for name in chunk}
     return {name: _concatenated([_column(chunk, name, kind) for chunk in chunks]) for name, kind in names.items()}
 
 
-def _column(chunk: Chunk, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
+def _column(chunk: ColumnChunk, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
     if name in chunk:
         return chunk[name]
     length = len(chunk["_unit"])
@@ -311,8 +295,8 @@ def _concatenated(arrays: list[NDArray[Any]]) -> NDArray[Any]:
     return np.ma.masked_array(np.concatenate([np.ma.getdata(array) for array in arrays]), mask=mask)
 
 
-def _typed(table: Table, select: str) -> str:
-    """A SELECT with all columns of the table and their types, whichever of them the given one has, as INSERT does it."""
+def _typed(table: TableSchema, select: str) -> str:
+    """A SELECT with all columns of the table in their types; columns that the given one lacks are null, as with INSERT."""
     missing = ", ".join(f"NULL::{column.type} AS {_quoted(column.name)}" for column in table.columns)
     columns = ", ".join(f"{_quoted(column.name)}::{column.type} AS {_quoted(column.name)}" for column in table.columns)
     return (
@@ -327,7 +311,3 @@ def _stored(table: str) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(path: Path) -> str:
-    return str(path).replace("'", "''")

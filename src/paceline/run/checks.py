@@ -1,30 +1,30 @@
-"""What is odd about a run as a whole: missing ranks, ragged steps, clocks that could not be aligned."""
+"""Checks of a run as a whole: missing ranks, ragged steps, clocks that could not be aligned."""
 
 from __future__ import annotations
 
 import duckdb
 
-from paceline.run.batch import Warning
+from paceline.run.read_warning import ReadWarning
 
 _MOST_NAMED = 8
 
 
-def check_run(connection: duckdb.DuckDBPyConnection, *, steps: bool) -> list[Warning]:
+def check_run(connection: duckdb.DuckDBPyConnection, *, steps: bool) -> list[ReadWarning]:
     warnings = _missing_ranks(connection) + _unaligned(connection)
     return warnings + (_ragged_steps(connection) if steps else [])
 
 
-def _missing_ranks(connection: duckdb.DuckDBPyConnection) -> list[Warning]:
+def _missing_ranks(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
     missing = [
         row[0] for row in connection.execute("SELECT rank FROM ranks WHERE format IS NULL ORDER BY 1").fetchall()
     ]
     if not missing:
         return []
-    return [Warning(None, None, f"{_some(missing)} took part but left no recording here")]
+    return [ReadWarning(None, None, f"{_some(missing)} took part, but no recording of them was found")]
 
 
-def _unaligned(connection: duckdb.DuckDBPyConnection) -> list[Warning]:
-    """Ranks whose clock could not be tied to the others, although they recorded collectives; one host has one clock."""
+def _unaligned(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
+    """Ranks with collectives whose clock could not be aligned with the others; ranks of one host share a clock."""
     rows = connection.execute(
         """
         SELECT DISTINCT rank FROM raw.collectives
@@ -36,34 +36,38 @@ def _unaligned(connection: duckdb.DuckDBPyConnection) -> list[Warning]:
     ).fetchall()
     if not rows:
         return []
-    alone = [row[0] for row in rows]
+    unaligned = [row[0] for row in rows]
     return [
-        Warning(
+        ReadWarning(
             None,
             None,
-            f"{_some(alone)}: no collectives that end together with another rank's, so clocks are not aligned",
+            f"{_some(unaligned)}: no collective ends together with another rank's, so clocks are not aligned",
         )
     ]
 
 
-def _ragged_steps(connection: duckdb.DuckDBPyConnection) -> list[Warning]:
+def _ragged_steps(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
     rows = connection.execute(
         """
         WITH counted AS (SELECT rank, count(*) AS steps, min(step) AS low, max(step) AS high FROM steps GROUP BY rank),
-        usual AS (SELECT steps, low, high FROM counted GROUP BY ALL ORDER BY count(*) DESC, steps DESC LIMIT 1)
-        SELECT counted.rank, counted.steps, counted.low, counted.high, usual.steps, usual.low, usual.high
-        FROM counted, usual
-        WHERE (counted.steps, counted.low, counted.high) IS DISTINCT FROM (usual.steps, usual.low, usual.high)
+        common AS (SELECT steps, low, high FROM counted GROUP BY ALL ORDER BY count(*) DESC, steps DESC LIMIT 1)
+        SELECT counted.rank, counted.steps, counted.low, counted.high, common.steps, common.low, common.high
+        FROM counted, common
+        WHERE (counted.steps, counted.low, counted.high) IS DISTINCT FROM (common.steps, common.low, common.high)
         ORDER BY counted.rank
         """
     ).fetchall()
     if not rows:
         return []
-    _, count, low, high, usual, usual_low, usual_high = rows[0]
+    _, count, low, high, common, common_low, common_high = rows[0]
     return [
-        Warning(None, None, f"steps are ragged: {_some([row[0] for row in rows])} recorded {count} steps ({low}–{high}), "
-                f"the others {usual} ({usual_low}–{usual_high}); compared where both exist")
-    ]  # fmt: skip
+        ReadWarning(
+            None,
+            None,
+            f"steps are ragged: {_some([row[0] for row in rows])} recorded {count} steps ({low}–{high}), "
+            f"the others {common} ({common_low}–{common_high}); steps that all have are compared",
+        )
+    ]
 
 
 def _some(ranks: list[int]) -> str:

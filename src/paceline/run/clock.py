@@ -1,17 +1,16 @@
-"""One clock for the cluster: offsets of all ranks, from collectives that end everywhere at the same moment.
+"""Clock offsets of all ranks, from collectives that end on all members at the same moment.
 
-A collective ends on all its members within microseconds, however late some of them arrived. So for two members a and
-b the median of end(b) - end(a) over many collectives is the difference of their clocks:
+A collective ends on all its members within microseconds, however late some of them arrived. So the clocks of two
+members a and b differ by the median over many collectives:
 
     offset(b) - offset(a) = median over shared collectives of (end(b) - end(a))
 
-Groups tie ranks together; sends and receives tie pipeline stages where no group does. Where a send does not wait for its
-receive, their ends tell nothing; but no message arrives before it was sent, and some find the receiver waiting:
+Groups connect ranks; sends and receives connect pipeline stages that no group connects. If a send does not wait for its
+receive, their ends say nothing; but no message arrives before it was sent, and for some the receiver is waiting:
 
     offset(b) - offset(a) = (min over messages a → b of (end(b) - start(a)) - the same of b → a) / 2
 
-The lowest rank of each set of tied ranks keeps its own clock. Steps and links in between are not needed, and skew of any
-size is found.
+The lowest rank of each set of connected ranks keeps its clock. Skew of any size is found.
 """
 
 from __future__ import annotations
@@ -24,36 +23,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_SPREAD_NS = 2_000_000
-"""Ends that scatter more than this (median absolute deviation) are not the same collective."""
+"""Ends that scatter more than this (median absolute deviation) do not belong to the same collective."""
 DENSE_NS = 4_000
-"""Ends of one collective agree within this, mostly."""
+"""Most ends of one collective agree within this."""
 TOGETHER_NS = 20_000
-"""Sends and receives that wait for each other end together within this; others were buffered on their way."""
+"""Sends and receives that wait for each other end within this; the others are buffered."""
 NAMES_AGREE = 3
-"""Operator names that show the same difference; one or two strangers can do so by chance."""
+"""Operator names that must show the same difference; one or two can do so by chance."""
 MOST_ANONYMOUS = 64
-"""Sends and receives of a step that are looked at."""
+"""Sends and receives per rank and step that are compared."""
 MOST_PAIRS = 50_000
-TALKS = 0.25
-"""A pair that talks has at least this share of its sends and receives with each other."""
+MATCHED_SHARE = 0.25
+"""Two ranks are partners if at least this share of their sends and receives match."""
 _SWEEPS = 50
 
 _COLLECTIVE_EDGES = """
     WITH ends AS (
-        SELECT "group" AS tie, op, coalesce(step, -1) AS step, sequence, rank, start + duration AS finish
+        SELECT "group" AS shared, op, coalesce(step, -1) AS step, sequence, rank, start + duration AS finish
         FROM collectives
         WHERE "group" IS NOT NULL AND sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
           AND op NOT IN ('send', 'receive', 'send_receive')
-        -- A name executed twice under one number cannot be joined; take it only where it is unique.
-        QUALIFY count(*) OVER (PARTITION BY tie, op, step, sequence, rank) = 1
+        -- A name that is executed twice under one number cannot be joined.
+        QUALIFY count(*) OVER (PARTITION BY shared, op, step, sequence, rank) = 1
     ),
     anchors AS (
-        SELECT tie, op, step, sequence, min(rank) AS anchor, arg_min(finish, rank) AS anchor_finish
-        FROM ends GROUP BY tie, op, step, sequence HAVING count(*) > 1
+        SELECT shared, op, step, sequence, min(rank) AS anchor, arg_min(finish, rank) AS anchor_finish
+        FROM ends GROUP BY shared, op, step, sequence HAVING count(*) > 1
     ),
     differences AS (
         SELECT anchor, rank, finish - anchor_finish AS difference
-        FROM ends JOIN anchors USING (tie, op, step, sequence) WHERE rank <> anchor
+        FROM ends JOIN anchors USING (shared, op, step, sequence) WHERE rank <> anchor
     )
     SELECT anchor, rank, quantile_disc(difference, 0.5)::BIGINT AS difference, count(*) AS samples,
            mad(difference - first_difference)
@@ -61,7 +60,7 @@ _COLLECTIVE_EDGES = """
     GROUP BY anchor, rank ORDER BY anchor, rank
 """
 
-# Without groups, equal names may stand for collectives of different communicators: many differences are of strangers.
+# Without groups, equal names may be collectives of different communicators: many differences mean nothing.
 _NAMED_DIFFERENCES = """
     WITH ends AS (
         SELECT name, coalesce(step, -1) AS step, sequence, rank, start + duration AS finish
@@ -71,7 +70,7 @@ _NAMED_DIFFERENCES = """
         QUALIFY count(*) OVER (PARTITION BY name, step, sequence, rank) = 1
     ),
     neighbours AS (
-        -- Each rank with the few nearest that share its names: enough to tie all, linear in ranks.
+        -- Each rank with a few others: enough to connect all, and linear in ranks.
         SELECT DISTINCT here.rank AS anchor, there.rank AS rank
         FROM (SELECT DISTINCT rank FROM ends) AS here JOIN (SELECT DISTINCT rank FROM ends) AS there
           ON there.rank > here.rank AND (there.rank - here.rank) IN (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -84,15 +83,15 @@ _NAMED_DIFFERENCES = """
     )
     SELECT anchor, rank, list(difference), list(steady) FROM (
         SELECT anchor, rank, quantile_disc(difference, 0.5)::BIGINT AS difference,
-               count(*) > 1 AND max(difference) - min(difference) <= {dense} AS steady
+               count(*) > 1 AND max(difference) - min(difference) <= ? AS steady
         FROM differences GROUP BY anchor, rank, name
     ) GROUP BY anchor, rank ORDER BY anchor, rank
 """
 
 _MESSAGES = """
     WITH numbered AS (
-        SELECT "group" AS tie, rank, op, start, start + duration AS finish,
-               row_number() OVER (PARTITION BY "group", rank, op ORDER BY start) AS place
+        SELECT "group" AS shared, rank, op, start, start + duration AS finish,
+               row_number() OVER (PARTITION BY "group", rank, op ORDER BY start) AS position
         FROM collectives
         WHERE op IN ('send', 'receive') AND "group" IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
           AND "group" IN (SELECT "group" FROM collectives GROUP BY "group" HAVING count(DISTINCT rank) = 2)
@@ -100,26 +99,26 @@ _MESSAGES = """
     messages AS (
         SELECT sent.rank AS sender, received.rank AS receiver, received.finish - sent.finish AS difference,
                received.finish - sent.start AS travel
-        FROM numbered AS sent JOIN numbered AS received USING (tie, place)
+        FROM numbered AS sent JOIN numbered AS received USING (shared, position)
         WHERE sent.op = 'send' AND received.op = 'receive' AND sent.rank <> received.rank
     ),
     typical AS (
-        SELECT sender, receiver, quantile_disc(difference, 0.5) AS usual, min(travel) AS soonest, count(*) AS samples
+        SELECT sender, receiver, quantile_disc(difference, 0.5) AS median, min(travel) AS soonest, count(*) AS samples
         FROM messages GROUP BY ALL
     )
-    SELECT sender, receiver, any_value(usual)::BIGINT, any_value(soonest)::BIGINT, any_value(samples),
-           quantile_disc(abs(difference - usual), 0.9)::BIGINT
+    SELECT sender, receiver, any_value(median)::BIGINT, any_value(soonest)::BIGINT, any_value(samples),
+           quantile_disc(abs(difference - median), 0.9)::BIGINT
     FROM messages JOIN typical USING (sender, receiver) GROUP BY sender, receiver ORDER BY sender, receiver
 """
 
-# Sends and receives that tell neither group nor partner.
+# Sends and receives without group and partner.
 _ANONYMOUS_ENDS = """
     SELECT rank, coalesce(step, -1) AS step, op = 'receive' AS receives, op = 'send_receive' AS both,
            start + duration AS finish
     FROM collectives
     WHERE op IN ('send', 'receive', 'send_receive') AND start IS NOT NULL AND duration IS NOT NULL
       AND ("group" IS NULL OR "group" IN (SELECT "group" FROM collectives GROUP BY "group" HAVING count(DISTINCT rank) > 2))
-    QUALIFY row_number() OVER (PARTITION BY rank, step ORDER BY start) <= {most}
+    QUALIFY row_number() OVER (PARTITION BY rank, step ORDER BY start) <= ?
     ORDER BY rank, finish
 """
 
@@ -138,34 +137,34 @@ class Edge:
 class _Messages:
     """All messages from one rank to another, ns, each rank on its own clock."""
 
-    usual: int
+    median: int
     """Median of end(receive) - end(send)."""
     soonest: int
-    """Least end(receive) - start(send)."""
+    """Minimum of end(receive) - start(send)."""
     samples: int
     spread: int
-    """How far from the median nine of ten end differences are at most."""
+    """90 % of the end differences are this close to the median."""
 
 
 def clock_offsets(connection: duckdb.DuckDBPyConnection) -> dict[int, int]:
-    """ns to subtract from each rank's timestamps; ranks that share nothing with others are left out."""
-    ties = _Ties()
+    """ns to subtract from each rank's timestamps; ranks that are connected with no other are left out."""
+    connected = _ConnectedRanks()
     refined: list[Edge] = []
 
     def add(edges: list[Edge]) -> None:
-        # The later kinds only tie what the earlier left apart: they agree less well.
-        fresh = [edge for edge in edges if not ties.tied(edge.anchor, edge.rank)]
-        for edge in sorted(fresh, key=lambda edge: -edge.samples):
-            ties.tie(edge)
-        refined.extend(edge for edge in fresh if ties.agrees(edge))
+        # Later kinds of edges are less exact: they only connect ranks that earlier kinds do not.
+        new = [edge for edge in edges if not connected.are_connected(edge.anchor, edge.rank)]
+        for edge in sorted(new, key=lambda edge: -edge.samples):
+            connected.connect(edge)
+        refined.extend(edge for edge in new if connected.agrees(edge))
 
     named = _named_edges(connection)
     add(_grouped_edges(connection))
     add([edge for edge in named if edge.samples])
     add(_neighbour_edges(connection))
-    add(_anonymous_edges(connection, ties))
+    add(_anonymous_edges(connection, connected))
     add([edge for edge in named if not edge.samples])
-    return _anchored(_relax(ties.offsets(), refined), ties)
+    return _anchored(_relax(connected.offsets(), refined), connected)
 
 
 def _grouped_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
@@ -178,7 +177,7 @@ def _neighbour_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
     for (sender, receiver), there in messages.items():
         back = messages.get((receiver, sender))
         if back is None:
-            difference = there.usual if there.spread <= TOGETHER_NS else there.soonest
+            difference = there.median if there.spread <= TOGETHER_NS else there.soonest
             edges.append(Edge(sender, receiver, difference, there.samples))
         elif sender < receiver:
             edges.append(Edge(sender, receiver, _half_way(there, back), there.samples + back.samples))
@@ -186,12 +185,12 @@ def _neighbour_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
 
 
 def _half_way(there: _Messages, back: _Messages) -> int:
-    """clock(receiver) - clock(sender): what a message takes cancels between both directions, as in NTP.
+    """clock(receiver) - clock(sender): the duration of a message cancels between both directions, as in NTP.
 
-    Ends that coincide are the sharper measure; else the message that came soonest after its send began.
+    Ends that coincide are more exact; otherwise the message that arrived soonest after its send began is used.
     """
     if max(there.spread, back.spread) <= TOGETHER_NS:
-        return (there.usual - back.usual) // 2
+        return (there.median - back.median) // 2
     return (there.soonest - back.soonest) // 2
 
 
@@ -200,12 +199,13 @@ def _within_spread(rows: list[tuple[int, int, int, int, float | None]]) -> list[
 
 
 def _named_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
-    """True partners differ by the same in every execution, to microseconds; strangers scatter.
+    """Members of one communicator differ by the same time in every execution, within microseconds; others scatter.
 
-    Of the names that are steady the densest difference counts; a pair without any is tied by whatever is densest, last.
+    Of names with a constant difference the most frequent difference is used; pairs without any are connected last, by
+    the most frequent of all differences.
     """
     edges = []
-    rows = connection.execute(_NAMED_DIFFERENCES.format(dense=DENSE_NS)).fetchall()
+    rows = connection.execute(_NAMED_DIFFERENCES, [DENSE_NS]).fetchall()
     for anchor, rank, differences, steady in rows:
         values = np.array(differences, dtype=np.int64)
         sure = np.array(steady, dtype=np.bool_)
@@ -216,26 +216,26 @@ def _named_edges(connection: duckdb.DuckDBPyConnection) -> list[Edge]:
     return edges
 
 
-def _anonymous_edges(connection: duckdb.DuckDBPyConnection, ties: _Ties) -> list[Edge]:
-    """Whoever a rank talks to: of all differences between its sends and another's receives, one recurs to the microsecond.
+def _anonymous_edges(connection: duckdb.DuckDBPyConnection, connected: _ConnectedRanks) -> list[Edge]:
+    """Partners have one difference between the sends of one and the receives of the other that recurs exactly.
 
-    One rank of each set of tied ranks is held against all ranks of the other sets.
+    One rank of each set of connected ranks is compared with all ranks of the other sets.
     """
     ends: dict[int, list[tuple[int, bool, bool, int]]] = defaultdict(list)
-    for rank, *event in connection.execute(_ANONYMOUS_ENDS.format(most=MOST_ANONYMOUS)).fetchall():
+    for rank, *event in connection.execute(_ANONYMOUS_ENDS, [MOST_ANONYMOUS]).fetchall():
         ends[rank].append(tuple(event))
     sets: dict[int, int] = {}
     for rank in sorted(ends):
-        sets.setdefault(ties.root(rank)[0], rank)
+        sets.setdefault(connected.root(rank)[0], rank)
     if len(sets) < 2 or len(sets) * len(ends) > MOST_PAIRS:
         return []
     edges = []
     arrays = {rank: np.array(events, dtype=np.int64) for rank, events in ends.items()}
     for anchor in sets.values():
         for rank in arrays:
-            if not ties.tied(anchor, rank):
+            if not connected.are_connected(anchor, rank):
                 centre, near = _densest(np.sort(_transfer_differences(arrays[anchor], arrays[rank])))
-                if near >= max(3, TALKS * min(len(arrays[anchor]), len(arrays[rank]))):
+                if near >= max(3, MATCHED_SHARE * min(len(arrays[anchor]), len(arrays[rank]))):
                     edges.append(Edge(anchor, rank, centre, near))
     return edges
 
@@ -250,7 +250,7 @@ def _transfer_differences(here: NDArray[np.int64], there: NDArray[np.int64]) -> 
 
 
 def _densest(values: NDArray[np.int64]) -> tuple[int, int]:
-    """(where most values lie within DENSE_NS, how many do) of sorted values."""
+    """(median, count) of the densest DENSE_NS window of sorted values."""
     if not len(values):
         return 0, 0
     above = np.searchsorted(values, values + DENSE_NS, side="right")
@@ -260,22 +260,22 @@ def _densest(values: NDArray[np.int64]) -> tuple[int, int]:
     return int(np.median(inside)), len(inside)
 
 
-class _Ties:
-    """Union-find whose links carry clock differences."""
+class _ConnectedRanks:
+    """Union-find of ranks whose edges carry clock differences."""
 
     def __init__(self) -> None:
         self._parent: dict[int, tuple[int, int]] = {}
 
-    def tied(self, a: int, b: int) -> bool:
+    def are_connected(self, a: int, b: int) -> bool:
         return self.root(a)[0] == self.root(b)[0]
 
     def agrees(self, edge: Edge) -> bool:
-        """Whether an edge fits what ties its ends already; one that does not joins strangers."""
+        """Whether an edge agrees with how its ranks are connected; otherwise they are not partners."""
         difference = self.root(edge.rank)[1] - self.root(edge.anchor)[1]
         return abs(edge.difference - difference) <= 2 * DENSE_NS and edge.samples > 0
 
     def root(self, rank: int) -> tuple[int, int]:
-        """(root, clock(rank) - clock(root)), shortening the path on the way."""
+        """(root, clock(rank) - clock(root)), with path compression."""
         trail = []
         parent, offset = self._parent.setdefault(rank, (rank, 0))
         while parent != rank:
@@ -288,7 +288,7 @@ class _Ties:
             self._parent[node] = (rank, total)
         return rank, total
 
-    def tie(self, edge: Edge) -> None:
+    def connect(self, edge: Edge) -> None:
         (root_a, offset_a), (root_b, offset_b) = self.root(edge.anchor), self.root(edge.rank)
         if root_a != root_b:
             self._parent[root_b] = (root_a, offset_a + edge.difference - offset_b)
@@ -298,7 +298,7 @@ class _Ties:
 
 
 def _relax(offsets: dict[int, float], edges: list[Edge]) -> dict[int, float]:
-    """Spread what the edges of cycles disagree about: damped averaging, weighted by samples."""
+    """Distribute the disagreement of edges in cycles: damped averaging, weighted by samples."""
     neighbours: dict[int, list[tuple[int, float, int]]] = defaultdict(list)
     for edge in edges:
         neighbours[edge.rank].append((edge.anchor, edge.difference, edge.samples))
@@ -311,9 +311,9 @@ def _relax(offsets: dict[int, float], edges: list[Edge]) -> dict[int, float]:
     return offsets
 
 
-def _anchored(offsets: dict[int, float], ties: _Ties) -> dict[int, int]:
-    """Shift each set of tied ranks so that its lowest rank keeps its clock."""
+def _anchored(offsets: dict[int, float], connected: _ConnectedRanks) -> dict[int, int]:
+    """Shift each set of connected ranks so that its lowest rank keeps its clock."""
     lowest: dict[int, int] = {}
     for rank in sorted(offsets):
-        lowest.setdefault(ties.root(rank)[0], rank)
-    return {rank: round(offsets[rank] - offsets[lowest[ties.root(rank)[0]]]) for rank in sorted(offsets)}
+        lowest.setdefault(connected.root(rank)[0], rank)
+    return {rank: round(offsets[rank] - offsets[lowest[connected.root(rank)[0]]]) for rank in sorted(offsets)}

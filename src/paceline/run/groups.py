@@ -1,9 +1,9 @@
-"""Communication groups that nobody declared: members of one communicator leave its collectives together.
+"""Inference of communication groups that the recording does not name, from collectives that end together.
 
 Old formats name graph operators ("AllReduce-op12") but no communicator, and ranks of different groups run operators of
-the same name. On one clock, members of a communicator end within microseconds of each other. Operators that move the
-same number of bytes in the same way are one family and share a partition of the ranks; each operator of the family
-votes with the partition its ends show, and the most frequent one is taken. Chance coincidences are outvoted.
+the same name. On one clock, members of a communicator end within microseconds of each other. Operators of one kind that
+move the same number of bytes are one family and share a partition of the ranks: each operator of the family votes for
+the partition that its ends show, and the most frequent one is used. Coincidences are outvoted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TOGETHER_NS = 6_000
 CLOSER_NS = (3_000, 1_500, 700, 300, 0)
 MOST_VOTERS = 60
 SAME_SIZE = 1.3
-"""Members of one collective record nearly the same bytes; more than this apart are different collectives."""
+"""Members of one collective record nearly the same bytes; above this ratio they are different collectives."""
 
 Partition = tuple[tuple[int, ...], ...]
 Family = tuple[str, int, tuple[int, ...]]
@@ -37,7 +37,7 @@ _ENDS = """
 
 
 def infer_groups(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, int, str]]:
-    """(operator name, rank, group) for collectives whose communicator is not recorded."""
+    """(operator name, rank, group) of collectives whose communicator is not recorded."""
     votes: dict[Family, Counter[Partition]] = defaultdict(Counter)
     names: dict[Family, list[str]] = defaultdict(list)
     rows = connection.execute(_ENDS).fetchall()
@@ -49,7 +49,7 @@ def infer_groups(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, int, 
             if len(names[family]) <= MOST_VOTERS:
                 members = set(ranks)
                 votes[family][_partition([[end for end in one if end[1] in members] for one in ends])] += 1
-    elected = _completed_all({family: _elected(counter) for family, counter in votes.items()}, names)
+    elected = _completed_partitions({family: _elected(counter) for family, counter in votes.items()}, names)
     found = []
     for family, partition in elected.items():
         for block in partition:
@@ -58,8 +58,8 @@ def infer_groups(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, int, 
     return found
 
 
-def _completed_all(elected: dict[Family, Partition], names: dict[Family, list[str]]) -> dict[Family, Partition]:
-    """Partitions that fell apart, mended by those of other operators; lone ranks go where the rest of their operator goes."""
+def _completed_partitions(elected: dict[Family, Partition], names: dict[Family, list[str]]) -> dict[Family, Partition]:
+    """Replace incomplete partitions by complete ones of other operators that contain them; lone ranks included."""
     regular = [partition for partition in elected.values() if _is_regular(partition)]
     whole = {}
     for (op, size, ranks), partition in elected.items():
@@ -80,7 +80,7 @@ def _is_regular(partition: Partition) -> bool:
 
 
 def _completed(partition: Partition, regular: list[Partition], *, lone: bool = False) -> Partition:
-    """Where a partition fell apart unevenly, the regular one of other operators that it is the fragments of.
+    """For a partition with unequal blocks, the regular partition of other operators whose fragments they are.
 
     >>> _completed(((0,), (1, 3), (2, 4)), [((0, 2, 4), (1, 3, 5)), ((0, 1), (2, 3), (4, 5))])
     ((0, 2, 4), (1, 3, 5))
@@ -94,9 +94,9 @@ def _completed(partition: Partition, regular: list[Partition], *, lone: bool = F
 
 
 def _alike(executions: list[list[list[int]]]) -> list[tuple[int, tuple[int, ...]]]:
-    """(bytes, ranks) of the ranks for which an operator name stands for the same thing: about as many bytes.
+    """(bytes, ranks) of the ranks on which an operator name means the same operator: about equal bytes.
 
-    Stages number their operators independently: what is a sum of gradients on one may be an activation on another.
+    Stages number their operators independently: one name may be a gradient all-reduce on one and an activation on another.
     """
     most: dict[int, int] = defaultdict(int)
     for ends in executions:
@@ -113,8 +113,8 @@ def _alike(executions: list[list[list[int]]]) -> list[tuple[int, tuple[int, ...]
 def _partition(executions: list[list[list[int]]]) -> Partition:
     """Ranks that ended together in every execution.
 
-    Groups of one kind are equally large. Where they do not come out so, some finished together by chance: look closer,
-    or see whether the smallest group, shifted, fills the larger ones.
+    Groups of one kind are equally large. If the blocks are not, some ranks finished together by chance: try smaller
+    tolerances, then whether the smallest block, shifted, fills the larger ones.
     """
     first = together = _together(executions, TOGETHER_NS)
     for tolerance in CLOSER_NS:
@@ -161,7 +161,7 @@ def _together(executions: list[list[list[int]]], tolerance: int) -> Partition:
 
 
 def _elected(votes: Counter[Partition]) -> Partition:
-    """The partition most operators show; between equals the one with fewer, equally large groups."""
+    """The most frequent partition; among equals the one with fewer, equally large groups."""
     return max(
         votes, key=lambda partition: (votes[partition], len({len(block) for block in partition}) == 1, -len(partition))
     )

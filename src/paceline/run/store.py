@@ -1,12 +1,13 @@
-"""The Parquet store of a source: what was read once is not read again until its files change.
+"""RunStore: the tables of a source as Parquet files; what was read once is not read again until its files change.
 
     store/
-      manifest.json     which section of which part is in which file, with the fingerprint of its source files
+      manifest.json     which section of which recording is in which file, with the fingerprint of its source files
       data/*.parquet    rows, many sections to a file
       lock              one writer at a time
 
-Everything is written beside and renamed; a killed process leaves the old manifest and files nobody refers to, which the
-next writer removes. In a bucket others may still be copying them: there they stay for a day (docs/decisions/096).
+Files are written under temporary names and renamed. A killed process leaves the old manifest and files that are not in
+it, which the next writer removes; in a bucket, where others may still copy them, they stay for a day
+(docs/decisions/096).
 """
 
 from __future__ import annotations
@@ -21,19 +22,26 @@ from pathlib import Path
 
 import msgspec
 
-from paceline.errors import PacelineError
-from paceline.run.batch import Warning
-from paceline.run.file_names import is_ours, is_unfinished
-from paceline.run.places import Target, bring_file, bring_home, holds, remove_all, send
-from paceline.storage.cache import cache_name, cache_root
-from paceline.storage.location import is_remote, parse
-from paceline.storage.store import StorageError
+from paceline.core.errors import PacelineError
+from paceline.run.io_endpoints import (
+    StoreTarget,
+    download_file,
+    download_files,
+    has_content,
+    remove_files,
+    upload_bytes,
+)
+from paceline.run.read_warning import ReadWarning
+from paceline.run.store_file_names import is_ours, is_unfinished
+from paceline.storage.cache_dir import cache_name, cache_root
+from paceline.storage.store_errors import StorageError
+from paceline.storage.url import is_remote, parse_url
 
 READ_VERSION = 4
-"""Raise it when a reader or a table changes meaning: stores made before are read anew."""
+"""Raise it when the rows of a reader change their meaning: older stores are then read again."""
 
-KEPT_FOR = 24 * 3600.0
-"""Seconds that dead files stay in a bucket, for readers who began to copy them."""
+RETENTION_S = 24 * 3600.0
+"""How long files without live rows stay in a bucket, for readers that have begun to copy them."""
 
 
 class StoredWarning(msgspec.Struct, frozen=True):
@@ -43,11 +51,11 @@ class StoredWarning(msgspec.Struct, frozen=True):
     line: int | None = None
     lost: bool = False
 
-    def thaw(self) -> Warning:
-        return Warning(self.rank, self.file, self.message, self.line, self.lost)
+    def to_warning(self) -> ReadWarning:
+        return ReadWarning(self.rank, self.file, self.message, self.line, self.lost)
 
 
-class Unit(msgspec.Struct, frozen=True):
+class StoredSection(msgspec.Struct, frozen=True):
     """One section as it was read."""
 
     number: int
@@ -57,25 +65,25 @@ class Unit(msgspec.Struct, frozen=True):
     warnings: tuple[StoredWarning, ...] = ()
 
 
-class DataFile(msgspec.Struct, frozen=True):
+class ParquetFile(msgspec.Struct, frozen=True):
     table: str
     rows: int
     units: tuple[int, ...]
     size: int | None = None
-    """Bytes, by which a file that was cut is told; None: written before sizes were kept."""
+    """Bytes, to recognise a truncated file; None: written before sizes were stored."""
 
 
-class Manifest(msgspec.Struct):
+class StoreManifest(msgspec.Struct):
     version: int = READ_VERSION
     next_number: int = 1
-    units: dict[str, Unit] = {}
-    files: dict[str, DataFile] = {}
+    units: dict[str, StoredSection] = {}
+    files: dict[str, ParquetFile] = {}
     retired: dict[str, float] = {}
-    """Files in a bucket that no manifest names any more, and since when (seconds since 1970)."""
+    """Files in a bucket that are no longer in the manifest, and since when (seconds since 1970)."""
 
 
-class Store:
-    """A directory of our own; deleting it loses nothing but time. With a URL, a copy of what lies there."""
+class RunStore:
+    """A directory that can be deleted at any time: it is then filled again. With a URL, a local copy of the files there."""
 
     def __init__(self, directory: Path, url: str | None = None) -> None:
         self.directory, self.url = directory, url
@@ -86,98 +94,98 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the store's lock, with the manifest as the last writer left it."""
-        with self._usable():
+        with self._directory_errors():
             self.data.mkdir(parents=True, exist_ok=True)
             lock = (self.directory / "lock").open("w")
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            there = self._fetch()
+            remote = self._fetch()
             self.manifest = self._load()
-            self._clear_up(there)
+            self._remove_leftovers(remote)
             yield
 
     @contextmanager
-    def _usable(self) -> Iterator[None]:
-        """A directory that cannot hold a store is the user's to change."""
+    def _directory_errors(self) -> Iterator[None]:
+        """Report a directory that cannot hold a store."""
         try:
             yield
         except OSError as error:
             raise PacelineError(
                 f"{self.directory}: cannot hold the store ({error.strerror or error})",
-                hint="--store (or PACELINE_CACHE) names a directory of yours with room for it",
+                hint="set --store (or PACELINE_CACHE) to a directory with free space that you can write to",
             ) from error
 
     @contextmanager
-    def receiving(self, *, far: bool) -> Iterator[Target]:
-        """Where readers leave their Parquet files; far away they must see that it is this very directory."""
-        if self.url or not far:
-            yield Target(self.data, url=f"{self.url}/data" if self.url else None)
+    def target(self, *, remote: bool) -> Iterator[StoreTarget]:
+        """Where workers put their Parquet files; remote workers check that they see the same directory."""
+        if self.url or not remote:
+            yield StoreTarget(self.data, url=f"{self.url}/data" if self.url else None)
             return
         token = self.data / f".seen-by-all-{uuid.uuid4().hex}"
         token.touch()
         try:
-            yield Target(self.data.absolute(), token=token.name)  # workers stand in other directories
+            yield StoreTarget(self.data.absolute(), token=token.name)  # workers have other working directories
         finally:
             token.unlink(missing_ok=True)
 
     def save(self) -> None:
-        """Drop units' old rows, forget files without live rows, write the manifest atomically."""
+        """Forget files without live rows and write the manifest atomically."""
         live = {unit.number for unit in self.manifest.units.values()}
         dead = [name for name, file in self.manifest.files.items() if not live.intersection(file.units)]
         for name in dead:
             del self.manifest.files[name]
         if self.url:
-            bring_home(f"{self.url}/data", self.data, self.manifest.files)
+            download_files(f"{self.url}/data", self.data, self.manifest.files)
         expired = self._retire(dead)
         self._write_manifest(msgspec.json.encode(self.manifest, order="deterministic"), expired)
         for name in dead:
             (self.data / name).unlink(missing_ok=True)
 
     def _write_manifest(self, text: bytes, expired: list[str]) -> None:
-        """Where all see it first, then in our copy; what expired goes only from below a manifest that is known to be ours."""
+        """Write it to the URL first, then to the local copy; expired files are removed only if the manifest there is ours."""
         if self.url:
-            send(text, self.url, "manifest.json")
+            upload_bytes(text, self.url, "manifest.json")
         temporary = self.directory / f".manifest.{uuid.uuid4().hex}.tmp"
-        with self._usable():
+        with self._directory_errors():
             with temporary.open("wb") as out:
                 out.write(text)
                 out.flush()
                 os.fsync(out.fileno())
             os.replace(temporary, self.directory / "manifest.json")
-        if self.url and expired and holds(self.url, "manifest.json", text):
-            with suppress(StorageError):  # the next writer finds them again
-                remove_all(f"{self.url}/data", expired)
+        if self.url and expired and has_content(self.url, "manifest.json", text):
+            with suppress(StorageError):  # the next writer removes them
+                remove_files(f"{self.url}/data", expired)
 
     def _retire(self, dead: Iterable[str]) -> list[str]:
-        """Note since when files in a bucket are dead; returns those whose time is over, and forgets them."""
+        """Record since when files in a bucket are unused; returns those that have expired, and forgets them."""
         if not self.url:
             return []
         now, retired = time.time(), self.manifest.retired
         since = {**dict.fromkeys(dead, now), **retired}
         unnamed = {name: then for name, then in since.items() if name not in self.manifest.files and is_ours(name)}
-        self.manifest.retired = {name: then for name, then in unnamed.items() if now - then < KEPT_FOR}
+        self.manifest.retired = {name: then for name, then in unnamed.items() if now - then < RETENTION_S}
         return sorted(unnamed.keys() - self.manifest.retired.keys())
 
-    def _clear_up(self, there: frozenset[str]) -> None:
-        """Before anything is read: what killed writers left. Of what lies in a bucket somebody may be the writer."""
+    def _remove_leftovers(self, remote: frozenset[str]) -> None:
+        """Remove files that killed writers left; those in a bucket may belong to a running writer and only retire."""
         now = time.time()
-        for name in there - self.manifest.files.keys():
+        for name in remote - self.manifest.files.keys():
             self.manifest.retired.setdefault(name, now)
         for path in self.data.iterdir():
             if is_unfinished(path.name) or (is_ours(path.name) and path.name not in self.manifest.files):
                 path.unlink(missing_ok=True)
 
     def _fetch(self) -> frozenset[str]:
-        """Bring our copy up to date: the manifest, then what it names; returns names of all files there."""
+        """Update the local copy: the manifest, then its files; returns the names of all files at the URL."""
         if not self.url:
             return frozenset()
-        if not bring_file(self.url, "manifest.json", self.directory):
-            # Nobody made it yet, or somebody removed it: then our copy is of no use to others.
+        if not download_file(self.url, "manifest.json", self.directory):
+            # It does not exist yet or was removed: then the local copy must not be used either.
             (self.directory / "manifest.json").unlink(missing_ok=True)
-        return bring_home(f"{self.url}/data", self.data, self._decoded().files)
+        return download_files(f"{self.url}/data", self.data, self._read_manifest().files)
 
     def scan(self, table: str) -> str | None:
-        """A SELECT over all live rows of a table; None when there is no row."""
+        """A SELECT over all live rows of a table, without parameters because views are made of it; None if there is no row."""
         files = {name: file for name, file in self.manifest.files.items() if file.table == table}
         if not files:
             return None
@@ -188,24 +196,24 @@ class Store:
         return f"SELECT * EXCLUDE (_unit) FROM read_parquet([{names}]){where}"
 
     def rows(self, table: str) -> int:
-        """Rows stored for a table, stale ones among them."""
+        """Rows stored for a table, including stale ones."""
         return sum(file.rows for file in self.manifest.files.values() if file.table == table)
 
-    def _decoded(self) -> Manifest:
+    def _read_manifest(self) -> StoreManifest:
         file = self.directory / "manifest.json"
         try:
-            with self._usable():
+            with self._directory_errors():
                 text = file.read_bytes() if self.directory.exists() and file.exists() else b"{}"
-            return msgspec.json.decode(text, type=Manifest)
+            return msgspec.json.decode(text, type=StoreManifest)
         except msgspec.DecodeError:
-            return Manifest()  # damaged from outside: reading the source again mends it
+            return StoreManifest()  # damaged from outside: the source is read again
 
-    def _load(self) -> Manifest:
-        manifest = self._decoded()
-        usable = manifest.version == READ_VERSION and all(map(self._is_whole, manifest.files.items()))
-        return manifest if usable else Manifest(next_number=manifest.next_number)
+    def _load(self) -> StoreManifest:
+        manifest = self._read_manifest()
+        usable = manifest.version == READ_VERSION and all(map(self._is_complete, manifest.files.items()))
+        return manifest if usable else StoreManifest(next_number=manifest.next_number)
 
-    def _is_whole(self, named: tuple[str, DataFile]) -> bool:
+    def _is_complete(self, named: tuple[str, ParquetFile]) -> bool:
         name, file = named
         try:
             found = (self.data / name).stat().st_size
@@ -214,14 +222,14 @@ class Store:
         return file.size is None or found == file.size
 
 
-def open_store_at(where: str | Path) -> Store:
+def open_run_store(where: str | Path) -> RunStore:
     """A store at a path, or at a URL with its copy in the cache."""
     if not is_remote(where):
-        return Store(Path(where))
-    url = parse(where).url
-    return Store(cache_root() / "stores" / cache_name(url), url)
+        return RunStore(Path(where))
+    url = parse_url(where).text
+    return RunStore(cache_root() / "stores" / cache_name(url), url)
 
 
-def store_directory(source: Path) -> Path:
-    """Where the store of a source lies unless the user says otherwise: $PACELINE_CACHE or ~/.cache/paceline."""
+def default_store_directory(source: Path) -> Path:
+    """The store of a source unless the user sets one: below $PACELINE_CACHE or ~/.cache/paceline."""
     return cache_root() / cache_name(str(source.resolve()))

@@ -1,12 +1,12 @@
-"""The tables users see, as SQL over the rows that readers stored (schema `raw`).
+"""The public tables, as SQL over the rows that readers stored (schema `raw`).
 
-Two small tables are worked out first: `clock` (rank, clock_offset) and `members` (group, kind, index, rank). Through
-them timestamps reach one clock and communicator-local ranks become global ones.
+Three small tables are derived first: `clock` (rank, clock_offset), `inferred` (name, rank, inferred_group) and `members`
+(group, kind, index, rank). With them timestamps are put on one clock and communicator-local ranks become global ones.
 """
 
 from __future__ import annotations
 
-from paceline.tables import TABLES
+from paceline.core.schema import TABLES
 
 MEMBERS = """
     WITH
@@ -14,7 +14,7 @@ MEMBERS = """
         SELECT "group", max(kind) AS kind, index, rank FROM raw.groups
         WHERE "group" IS NOT NULL GROUP BY "group", index, rank
     ),
-    -- A rank that copies inside itself writes the link k-k: k is its own number in the communicator.
+    -- A rank that copies inside itself records the link k-k: k is its index in the communicator.
     self_links AS (
         SELECT "group", 'other' AS kind, src AS index, rank FROM raw.transfers
         WHERE scope = 'group' AND src = dst AND "group" IS NOT NULL
@@ -26,13 +26,13 @@ MEMBERS = """
         SELECT DISTINCT "group", 'other' AS kind, NULL::BIGINT AS index, rank FROM raw.collectives
         WHERE "group" IS NOT NULL AND "group" NOT IN (SELECT "group" FROM known)
     ),
-    -- Members of an inferred group are numbered by rank, as communicators usually are.
-    worked_out AS (
+    -- Members of an inferred group are numbered by rank, as in most communicators.
+    inferred_members AS (
         SELECT inferred_group AS "group", 'other' AS kind,
                row_number() OVER (PARTITION BY inferred_group ORDER BY rank) - 1 AS index, rank
         FROM (SELECT DISTINCT inferred_group, rank FROM inferred)
     ),
-    every_group AS (FROM known UNION ALL FROM seen UNION ALL FROM worked_out),
+    every_group AS (FROM known UNION ALL FROM seen UNION ALL FROM inferred_members),
     sizes AS (SELECT "group", count(*) AS size FROM every_group GROUP BY "group"),
     cluster AS (SELECT count(DISTINCT rank) AS size FROM every_group)
     SELECT "group",
@@ -50,12 +50,12 @@ RANKS = """
     recorded AS (
         SELECT rank, string_agg(DISTINCT format, ', ' ORDER BY format) AS format, any_value(path) AS path
         FROM (
-            SELECT rank, format, path FROM parts
+            SELECT rank, format, path FROM recordings
             UNION ALL
             SELECT rank, format, path FROM raw.ranks WHERE format IS NOT NULL
         ) GROUP BY rank
     ),
-    -- Pipeline groups hold all stages, or one pair of neighbours each: the stage is the length of the chain before it.
+    -- Pipeline groups hold all stages, or two neighbouring ones each: a stage is the number of stages before it.
     neighbours AS (
         SELECT DISTINCT a.rank AS before, b.rank AS behind
         FROM members AS a JOIN members AS b ON a."group" = b."group" AND b.index = a.index + 1
@@ -106,12 +106,18 @@ LINKS = """
     ORDER BY ALL
 """
 
-_CLOCKED = {"steps": ("start", "end"), "kernels": ("start",), "collectives": ("start",), "events": ("start",),
-            "counters": ("time",), "memory": ("time",)}  # fmt: skip
+_CLOCKED = {
+    "steps": ("start", "end"),
+    "kernels": ("start",),
+    "collectives": ("start",),
+    "events": ("start",),
+    "counters": ("time",),
+    "memory": ("time",),
+}
 
 _GROUPED = ("collectives", "packets")
-# Where the group had to be worked out, the recording counts executions of each operator name; inside the group the
-# operator's number makes (group, op, sequence) one collective again.
+# If the group is inferred, the recorded sequence counts executions of each operator name; together with the operator's
+# number it identifies one collective by (group, op, sequence).
 _SEQUENCE = """
     if(stored."group" IS NULL AND inferred_group IS NOT NULL,
        stored.sequence * 10000000000
@@ -127,11 +133,11 @@ DEPENDS: dict[str, frozenset[str]] = {
     "transfers": frozenset({"ranks", "groups", "transfers", "collectives"}),
     "links": frozenset({"ranks", "groups", "transfers", "collectives"}),
 }
-"""Which stored tables a public table needs."""
+"""Stored tables that a public table needs."""
 
 
 def public(name: str) -> str:
-    """The SELECT behind a public table."""
+    """The SELECT that defines a public table."""
     if name == "ranks":
         return RANKS
     if name == "groups":

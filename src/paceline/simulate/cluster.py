@@ -1,4 +1,4 @@
-"""The simulated cluster: its shape, who sits where, and who talks to whom."""
+"""The simulated cluster: size, parallel layout, hosts of the ranks, and communication groups."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from paceline.errors import UsageError
+from paceline.core.errors import UsageError
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-MOST_RANKS = 1 << 20
+MAX_RANKS = 1 << 20
 TICK = 10  # ns; every recorded time is a multiple, so that the 10 ns tick formats lose nothing
 
 
@@ -26,7 +26,7 @@ def ticks(values: Floats) -> Ints:
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """What to simulate. Ranks are numbered as Megatron does: tp fastest, then dp, then pp."""
+    """What to simulate. Ranks are numbered as in Megatron: tp fastest, then dp, then pp."""
 
     hosts: int = 2
     devices: int = 8
@@ -40,18 +40,18 @@ class ClusterSpec:
     sequence: int = 1024
     seed: int = 1
     noise: float = 0.007  # relative spread of one kernel or one transfer
-    sequence_parallel: bool = False  # tp talks by reduce_scatter + all_gather instead of all_reduce
-    clock_skew: bool = True  # hosts disagree about the time by milliseconds
-    declare_groups: bool = True  # the recording tells which ranks form which group
-    detail_ranks: int | None = None  # how many ranks get the heavy files (traces, kernels, memory); None = all
+    sequence_parallel: bool = False  # tp uses reduce_scatter + all_gather instead of all_reduce
+    clock_skew: bool = True  # clocks of hosts differ by milliseconds
+    declare_groups: bool = True  # the recording lists the members of each group
+    detail_ranks: int | None = None  # how many ranks get the large files (traces, kernels, memory); None = all
     start: int = 1_763_208_000_000_000_000  # ns since 1970 of the first step
 
     def __post_init__(self) -> None:
         for name in ("hosts", "devices", "dp", "tp", "pp", "steps", "layers", "micro_batches", "hidden", "sequence"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.world > MOST_RANKS:
-            raise UsageError(f"{self.hosts} hosts × {self.devices} devices are more than {MOST_RANKS:,} ranks")
+        if self.world > MAX_RANKS:
+            raise UsageError(f"{self.hosts} hosts × {self.devices} devices are more than {MAX_RANKS:,} ranks")
         if self.seed < 0 or (self.detail_ranks or 0) < 0:
             raise UsageError("the seed and the number of detail ranks cannot be negative")
         if not 0 <= self.noise <= 0.1:
@@ -77,10 +77,10 @@ class ClusterSpec:
 
 @dataclass(frozen=True)
 class Group:
-    """One communicator. The index of a rank inside it is its position in `ranks`."""
+    """A communicator. The index of a rank in it is its position in `ranks`."""
 
     id: str
-    kind: str  # as a framework declares it: default_group, dp, tp, pp or mp (tp × pp of one replica)
+    kind: str  # as frameworks call it: default_group, dp, tp, pp or mp (tp × pp of one replica)
     ranks: tuple[int, ...]
 
     def index(self, rank: int) -> int:

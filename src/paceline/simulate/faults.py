@@ -1,4 +1,4 @@
-"""The ways to break a cluster on purpose, by the ids that diagnosis uses, and how they are asked for."""
+"""Faults of the simulator, by the ids that diagnosis uses, and their parsing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from paceline.errors import UsageError
-from paceline.simulate import breakage
-from paceline.simulate.arguments import FAULTS, Arguments
-from paceline.simulate.breakage import Broken
+from paceline.core.errors import UsageError
+from paceline.simulate import fault_effects
 from paceline.simulate.cluster import Cluster
-from paceline.simulate.conditions import Conditions, healthy
+from paceline.simulate.cluster_state import ClusterState, healthy_state
+from paceline.simulate.fault_arguments import FAULTS, FaultArguments
+from paceline.simulate.fault_effects import FaultEffect
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,11 @@ class FaultKind:
     id: str
     usage: str
     about: str
-    build: Callable[[Cluster, Arguments], Broken] = field(repr=False)
-    secret: bool = True  # may be drawn by `random`
-    needs: Callable[[Cluster], str | None] = field(default=lambda cluster: None, repr=False)  # why it cannot be
+    build: Callable[[Cluster, FaultArguments], FaultEffect] = field(repr=False)
+    drawable: bool = True  # may be chosen by `random`
+    needs: Callable[[Cluster], str | None] = field(
+        default=lambda cluster: None, repr=False
+    )  # why the fault is impossible here
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Fault:
 
     id: str
     text: str
-    broken: Broken = field(repr=False)
+    effect: FaultEffect = field(repr=False)
 
 
 def _needs_pipeline(cluster: Cluster) -> str | None:
@@ -47,57 +49,127 @@ def _needs_links(cluster: Cluster) -> str | None:
 
 
 KINDS: tuple[FaultKind, ...] = (
-    FaultKind("slow-rank", "slow-rank[:RANKS][:FACTOR]", "a card computes slower", breakage.slow_rank),
-    FaultKind("slow-host", "slow-host[:HOST][:FACTOR]", "all cards of a host compute slower", breakage.slow_host),
-    FaultKind("slow-link", "slow-link[:SRC-DST][:FACTOR]", "one link has less bandwidth", breakage.slow_link,
-              needs=_needs_links),
-    FaultKind("small-packets", "small-packets[:KILOBYTES]", "data moves in small packets", breakage.small_packets,
-              needs=_needs_links),
-    FaultKind("bandwidth-contention", "bandwidth-contention[:FACTOR]", "transfers slow down while computing",
-              breakage.bandwidth_contention, needs=_needs_data_parallel),
-    FaultKind("comm-exposed", "comm-exposed", "gradients are summed after backward, not during it",
-              breakage.comm_exposed, needs=_needs_data_parallel),
-    FaultKind("load-imbalance", "load-imbalance[:FACTOR]", "replicas get batches of different size",
-              breakage.load_imbalance, needs=_needs_data_parallel),
-    FaultKind("stage-imbalance", "stage-imbalance[:STAGE][:FACTOR]", "a pipeline stage has too many layers",
-              breakage.stage_imbalance, needs=_needs_pipeline),
-    FaultKind("pipeline-bubble", "pipeline-bubble[:MICRO_BATCHES]", "too few micro-batches to fill the pipeline",
-              breakage.pipeline_bubble, needs=_needs_pipeline),
-    FaultKind("input-bound", "input-bound[:RANKS][:FACTOR]", "the data loader is late", breakage.input_bound),
-    FaultKind("host-bound", "host-bound[:RANKS][:FACTOR]", "kernels are launched too slowly", breakage.host_bound),
-    FaultKind("slow-operator", "slow-operator[:TYPE][:RANKS][:FACTOR]", "one operator type is slow on some ranks",
-              breakage.slow_operator),
-    FaultKind("cpu-operators", "cpu-operators[:MICROSECONDS]", "an operator of every layer runs on the AI CPU",
-              breakage.cpu_operators),
-    FaultKind("frequency-drop", "frequency-drop[:RANKS][:FACTOR][:FROM_STEP]", "the AI core clock falls",
-              breakage.frequency_drop),
-    FaultKind("memory-pressure", "memory-pressure[:RANKS][:MILLISECONDS]", "device memory is nearly full",
-              breakage.memory_pressure),
-    FaultKind("memory-imbalance", "memory-imbalance[:RANKS][:FACTOR]", "a rank holds more memory than its peers",
-              breakage.memory_imbalance),
-    FaultKind("one-off-stall", "one-off-stall[:RANK][:STEP][:MILLISECONDS]", "one rank stands still once",
-              breakage.one_off_stall),
-    FaultKind("jitter", "jitter[:RANKS][:SPREAD]", "compute times swing from micro-batch to micro-batch",
-              breakage.jitter),
-    FaultKind("data-incomplete", "data-incomplete[:missing-rank|truncated|missing-step][:RANKS]",
-              "part of the recording is missing", breakage.data_incomplete, secret=False),
-    FaultKind("clock-skew", "clock-skew[:HOST][:MILLISECONDS]", "a host's clock is wrong", breakage.clock_skew,
-              secret=False),
-)  # fmt: skip
+    FaultKind("slow-rank", "slow-rank[:RANKS][:FACTOR]", "a card computes slower", fault_effects.slow_rank),
+    FaultKind("slow-host", "slow-host[:HOST][:FACTOR]", "all cards of a host compute slower", fault_effects.slow_host),
+    FaultKind(
+        "slow-link",
+        "slow-link[:SRC-DST][:FACTOR]",
+        "one link has less bandwidth",
+        fault_effects.slow_link,
+        needs=_needs_links,
+    ),
+    FaultKind(
+        "small-packets",
+        "small-packets[:KILOBYTES]",
+        "data moves in small packets",
+        fault_effects.small_packets,
+        needs=_needs_links,
+    ),
+    FaultKind(
+        "bandwidth-contention",
+        "bandwidth-contention[:FACTOR]",
+        "transfers slow down while computing",
+        fault_effects.bandwidth_contention,
+        needs=_needs_data_parallel,
+    ),
+    FaultKind(
+        "comm-exposed",
+        "comm-exposed",
+        "gradients are reduced after backward, not during it",
+        fault_effects.comm_exposed,
+        needs=_needs_data_parallel,
+    ),
+    FaultKind(
+        "load-imbalance",
+        "load-imbalance[:FACTOR]",
+        "replicas get batches of different size",
+        fault_effects.load_imbalance,
+        needs=_needs_data_parallel,
+    ),
+    FaultKind(
+        "stage-imbalance",
+        "stage-imbalance[:STAGE][:FACTOR]",
+        "a pipeline stage has too many layers",
+        fault_effects.stage_imbalance,
+        needs=_needs_pipeline,
+    ),
+    FaultKind(
+        "pipeline-bubble",
+        "pipeline-bubble[:MICRO_BATCHES]",
+        "too few micro-batches to fill the pipeline",
+        fault_effects.pipeline_bubble,
+        needs=_needs_pipeline,
+    ),
+    FaultKind("input-bound", "input-bound[:RANKS][:FACTOR]", "the data loader is late", fault_effects.input_bound),
+    FaultKind("host-bound", "host-bound[:RANKS][:FACTOR]", "kernels are launched too slowly", fault_effects.host_bound),
+    FaultKind(
+        "slow-operator",
+        "slow-operator[:TYPE][:RANKS][:FACTOR]",
+        "one operator type is slow on some ranks",
+        fault_effects.slow_operator,
+    ),
+    FaultKind(
+        "cpu-operators",
+        "cpu-operators[:MICROSECONDS]",
+        "an operator of every layer runs on the AI CPU",
+        fault_effects.cpu_operators,
+    ),
+    FaultKind(
+        "frequency-drop",
+        "frequency-drop[:RANKS][:FACTOR][:FROM_STEP]",
+        "the AI core clock falls",
+        fault_effects.frequency_drop,
+    ),
+    FaultKind(
+        "memory-pressure",
+        "memory-pressure[:RANKS][:MILLISECONDS]",
+        "device memory is nearly full",
+        fault_effects.memory_pressure,
+    ),
+    FaultKind(
+        "memory-imbalance",
+        "memory-imbalance[:RANKS][:FACTOR]",
+        "a rank holds more memory than its peers",
+        fault_effects.memory_imbalance,
+    ),
+    FaultKind(
+        "one-off-stall",
+        "one-off-stall[:RANK][:STEP][:MILLISECONDS]",
+        "one rank stalls once",
+        fault_effects.one_off_stall,
+    ),
+    FaultKind(
+        "jitter", "jitter[:RANKS][:SPREAD]", "compute times vary from micro-batch to micro-batch", fault_effects.jitter
+    ),
+    FaultKind(
+        "data-incomplete",
+        "data-incomplete[:missing-rank|truncated|missing-step][:RANKS]",
+        "part of the recording is missing",
+        fault_effects.data_incomplete,
+        drawable=False,
+    ),
+    FaultKind(
+        "clock-skew",
+        "clock-skew[:HOST][:MILLISECONDS]",
+        "a host's clock is wrong",
+        fault_effects.clock_skew,
+        drawable=False,
+    ),
+)
 
 _BY_ID = {kind.id: kind for kind in KINDS}
 
 
 def parse_faults(texts: Sequence[str], cluster: Cluster) -> list[Fault]:
-    """`id[:who][:factor]…`, each checked against the cluster; `random` draws one by the seed."""
-    return [_parse(_drawn(cluster) if text == "random" else text, cluster) for text in texts]
+    """Parse `id[:subject][:factor]…` and check it against the cluster; `random` chooses a fault by the seed."""
+    return [_parse(_random_fault(cluster) if text == "random" else text, cluster) for text in texts]
 
 
-def conditions_under(faults: Sequence[Fault], cluster: Cluster) -> Conditions:
-    conditions = healthy(cluster)
+def state_with_faults(faults: Sequence[Fault], cluster: Cluster) -> ClusterState:
+    state = healthy_state(cluster)
     for fault in faults:
-        conditions = fault.broken.apply(conditions)
-    return conditions
+        state = fault.effect.apply(state)
+    return state
 
 
 def _parse(text: str, cluster: Cluster) -> Fault:
@@ -107,13 +179,13 @@ def _parse(text: str, cluster: Cluster) -> Fault:
         raise UsageError(f"unknown fault {id!r}", hint=f"possible faults: {', '.join(_BY_ID)}, random")
     if reason := kind.needs(cluster):
         raise UsageError(f"fault {text!r} {reason}")
-    arguments = Arguments(text, kind.usage, cluster)
-    broken = kind.build(cluster, arguments)
+    arguments = FaultArguments(text, kind.usage, cluster)
+    effect = kind.build(cluster, arguments)
     arguments.done()
-    return Fault(id, text, broken)
+    return Fault(id, text, effect)
 
 
-def _drawn(cluster: Cluster) -> str:
-    possible = [kind.id for kind in KINDS if kind.secret and not kind.needs(cluster)]
+def _random_fault(cluster: Cluster) -> str:
+    possible = [kind.id for kind in KINDS if kind.drawable and not kind.needs(cluster)]
     random = np.random.default_rng((cluster.spec.seed, FAULTS))
     return possible[int(random.integers(0, len(possible)))]

@@ -1,4 +1,9 @@
-"""Sets of time intervals as two sorted arrays: union, length, what is in both, what is in one only."""
+"""Set operations on time intervals: union, length, intersection, difference.
+
+formats/intervals.py also merges intervals, to measure how much of a window they cover. It is not shared on purpose: the
+round-trip tests compare what the readers compute with what the simulator wrote, and an error in shared code would be on
+both sides and stay unseen.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +33,15 @@ class Intervals:
 
 
 def union(starts: Ints, durations: Ints) -> Intervals:
-    """The union of overlapping intervals, touching ones joined."""
+    """The union of overlapping intervals; adjacent ones are joined."""
     if not len(starts):
         return Intervals(starts, starts)
     order = np.argsort(starts, kind="stable")
     begins, ends = starts[order], (starts + durations)[order]
     reach = np.maximum.accumulate(ends)
-    fresh = np.concatenate(([True], begins[1:] > reach[:-1]))
-    last = np.concatenate((np.flatnonzero(fresh)[1:] - 1, [len(begins) - 1]))
-    return Intervals(begins[fresh], reach[last])
+    opens = np.concatenate(([True], begins[1:] > reach[:-1]))
+    last = np.concatenate((np.flatnonzero(opens)[1:] - 1, [len(begins) - 1]))
+    return Intervals(begins[opens], reach[last])
 
 
 def _inside(points: Ints, intervals: Intervals) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -47,7 +52,7 @@ def _inside(points: Ints, intervals: Intervals) -> np.ndarray[tuple[int], np.dty
 
 
 def _keep(one: Intervals, two: Intervals, *, common: bool) -> Intervals:
-    """Cut time at every border and keep the pieces of `one` that are (common) or are not in `two`."""
+    """Split at every boundary, and keep the pieces of `one` that are inside (common) or outside `two`."""
     cuts = np.unique(np.concatenate((one.starts, one.ends, two.starts, two.ends)))
     if len(cuts) < 2:
         return Intervals(cuts[:0], cuts[:0])

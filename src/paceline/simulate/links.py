@@ -1,4 +1,4 @@
-"""How long a message takes on the wire: packets, latency, bandwidth, and the ring."""
+"""Transfer time of a message on a link: packets, latency, bandwidth, and ring algorithms."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from paceline.simulate.program import Message
 
 @dataclass(frozen=True)
 class Transport:
-    """bandwidth in bytes per ns (= GB/s), reached by packets much bigger than latency · bandwidth."""
+    """bandwidth in bytes per ns (= GB/s), reached by packets much larger than latency · bandwidth."""
 
     name: str
     bandwidth: float
     latency: float  # ns per packet
     packet: int  # largest packet, bytes
-    acknowledge: float  # part of the time spent waiting for acknowledgements
+    acknowledge: float  # share of the time spent waiting for acknowledgements
 
 
 TRANSPORTS = {
@@ -26,7 +26,7 @@ TRANSPORTS = {
 
 @dataclass(frozen=True)
 class Packets:
-    """What one rank sends for one message: (size, count) pairs, biggest first."""
+    """Packets one rank sends for a message: (size, count) pairs, largest first."""
 
     sizes: tuple[tuple[int, int], ...]
 
@@ -40,7 +40,7 @@ class Packets:
 
 
 def chunks(message: Message, ranks: int) -> tuple[int, int]:
-    """(number, bytes) of the chunks one rank sends round the ring.
+    """(number, bytes) of the chunks one rank sends in the ring.
 
     all_reduce                   2 (n − 1) chunks of payload / n
     all_gather, reduce_scatter     (n − 1) chunks of payload / n
@@ -55,7 +55,7 @@ def chunks(message: Message, ranks: int) -> tuple[int, int]:
 
 
 def packets(message: Message, ranks: int, largest: int) -> Packets:
-    """Each chunk is cut into packets of at most `largest` bytes."""
+    """Each chunk is split into packets of at most `largest` bytes."""
     number, size = chunks(message, ranks)
     if not number:
         return Packets(())
@@ -64,6 +64,6 @@ def packets(message: Message, ranks: int, largest: int) -> Packets:
     return Packets(tuple(pairs + ([(rest, number)] if rest else [])))
 
 
-def wire_time(packed: Packets, transport: Transport, slower: float = 1.0) -> float:
-    """time = packets · latency + bytes / bandwidth, in ns; a sick link has its bandwidth divided by `slower`."""
+def transfer_time(packed: Packets, transport: Transport, slower: float = 1.0) -> float:
+    """time = packets · latency + bytes / bandwidth · slower, in ns; `slower` > 1 on a slow link."""
     return packed.count * transport.latency + packed.bytes / transport.bandwidth * slower

@@ -1,4 +1,4 @@
-"""Device memory of a rank over time: weights that stay, activations that come with forward and go with backward."""
+"""Device memory of a rank over time: static weights, and activations from forward to backward."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CAPACITY = 64 << 30  # bytes
 STATIC = 22 << 30  # weights, gradients, optimizer state
 ACTIVATION = 5 << 30  # of one micro-batch in flight, all layers of a stage
 SAMPLES = 40  # per step
-DRIVER = 1 << 30  # what the process holds beside the framework's allocator
-BLOCK = 2 << 20  # what the allocator asks the driver for at once
+DRIVER = 1 << 30  # used by the process outside the framework's allocator
+BLOCK = 2 << 20  # unit in which the allocator requests memory
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class MemorySamples:
 
 
 def static_bytes(recording: Recording) -> int:
-    factor = recording.conditions.memory[recording.rank]
+    factor = recording.state.memory[recording.rank]
     return min(int(STATIC * factor), CAPACITY * 9 // 10) // 512 * 512
 
 
@@ -39,11 +39,11 @@ def memory_of(recording: Recording) -> MemorySamples:
     """A stage holds min(stages − stage, micro-batches) micro-batches at its peak (1F1B)."""
     spec, steps = recording.cluster.spec, recording.steps
     stage = recording.cluster.stage(recording.rank)
-    in_flight = min(spec.pp - stage, recording.conditions.model.micro_batches)
+    in_flight = min(spec.pp - stage, recording.state.model.micro_batches)
     phase = (np.arange(SAMPLES) + 0.5) / SAMPLES
-    # up to the plateau in the first quarter, back in the last one
+    # rises in the first quarter, falls in the last one
     shape = np.minimum(1.0, np.minimum(phase, 1.0 - phase) * 4.0)
-    factor = float(recording.conditions.memory[recording.rank])
+    factor = float(recording.state.memory[recording.rank])
     top = static_bytes(recording) + ACTIVATION * in_flight / spec.pp * factor
     top = min(top, 0.985 * (CAPACITY - DRIVER))
     level = static_bytes(recording) + (top - static_bytes(recording)) * shape

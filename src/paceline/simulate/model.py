@@ -1,4 +1,4 @@
-"""What one transformer layer costs: its kernels with shapes, types and times, and what it has to send."""
+"""Cost of a transformer layer: kernels with shapes, types and times, and sizes of its messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paceline.simulate.cluster import ClusterSpec
 CUBE_RATE = 35e3  # FLOP per ns an AI core reaches in matrix work (35 TFLOP/s)
 VECTOR_RATE = 800.0  # bytes per ns of element-wise work
 FLOAT16 = 2  # bytes
-PEAK_RATE = 70e3  # FLOP per ns, the data sheet
+PEAK_RATE = 70e3  # FLOP per ns, from the data sheet
 
 CUBE, MIXED, VECTOR, CPU = "AI_CORE", "MIX_AIC", "AI_VECTOR_CORE", "AI_CPU"
 
@@ -37,7 +37,7 @@ class Kernel:
         return f"aclnn{self.type}_{self.type}AiCpu" if self.core == CPU else f"aclnn{self.type}_{self.type}_{self.type}"
 
     def loaded(self, load: float) -> Kernel:
-        """The same kernel on longer or shorter sequences: dimensions that count tokens change, weights do not."""
+        """The same kernel on longer or shorter sequences: only dimensions that count tokens change."""
         if load == 1.0:
             return self
 
@@ -51,7 +51,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Costs:
+class LayerCosts:
     """Kernels and message sizes of one layer on one tp shard, for micro-batches of `batch` sequences."""
 
     batch: int
@@ -65,12 +65,12 @@ class Costs:
 
     @property
     def activation_bytes(self) -> int:
-        """What crosses a stage border, and what tp sums up, per micro-batch."""
+        """Sent between stages, and reduced over tp, per micro-batch."""
         return self.tokens * self.hidden * FLOAT16
 
     @property
     def gradient_bytes(self) -> int:
-        """12 h² weights a layer (4 h² attention, 8 h² MLP), split over tp."""
+        """12 h² weights per layer (4 h² attention, 8 h² MLP), split over tp."""
         return 12 * self.hidden * self.hidden // self.tp * FLOAT16
 
     def attention(self) -> list[Kernel]:
@@ -138,14 +138,14 @@ class Costs:
         return Kernel("MatMulV2", CUBE, flops / CUBE_RATE, flops, shapes, ((rows, columns),))
 
     def _flash(self, type: str, passes: float) -> Kernel:
-        """Attention in b sequences of s tokens: passes · b · s² · h / tp FLOP, at half the rate of a plain product."""
+        """Attention in b sequences of s tokens: passes · b · s² · h / tp FLOP, at half the rate of a matrix product."""
         part = self.hidden // self.tp
         flops = passes * self.batch * self.sequence**2 * part
         shape = (self.batch, Tokens(self.sequence), part)
         return Kernel(type, MIXED, 2 * flops / CUBE_RATE, flops, (shape, shape, shape), (shape,))
 
     def _vector(self, type: str, passes: int, width: int | None = None) -> Kernel:
-        """Element-wise work: as long as it takes to move the tensor `passes` times."""
+        """Element-wise work: the time to move the tensor `passes` times."""
         shape = (self.tokens, width or self.hidden)
         elements = shape[0] * shape[1]
         return Kernel(type, VECTOR, passes * elements * FLOAT16 / VECTOR_RATE, float(elements), (shape,), (shape,))
@@ -157,6 +157,6 @@ class Costs:
         )
 
 
-def costs_of(spec: ClusterSpec, micro_batches: int) -> Costs:
-    """Fewer micro-batches than planned are bigger ones: the global batch stays what it is."""
-    return Costs(spec.micro_batches // micro_batches, spec.sequence, spec.hidden, spec.tp)
+def layer_costs(spec: ClusterSpec, micro_batches: int) -> LayerCosts:
+    """With fewer micro-batches than planned each is larger: the global batch stays the same."""
+    return LayerCosts(spec.micro_batches // micro_batches, spec.sequence, spec.hidden, spec.tp)

@@ -1,4 +1,4 @@
-"""What a pipeline stage does in a step, in order: the 1F1B schedule written out as instructions."""
+"""Program of a pipeline stage in a step: the 1F1B schedule as a list of instructions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline.simulate.cluster import ClusterSpec, Floats, Ints
-from paceline.simulate.model import CPU, Costs, Kernel, costs_of
+from paceline.simulate.model import CPU, Kernel, LayerCosts, layer_costs
 
 
 @dataclass(frozen=True)
-class Model:
-    """How the work is cut: what the model-shaping faults change."""
+class ModelSplit:
+    """How the model is split into stages and micro-batches; changed by some faults."""
 
     layers: tuple[int, ...]  # per stage
     micro_batches: int
@@ -22,7 +22,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Message:
-    """One communication operator of a stage's program."""
+    """A communication operator of a stage's program."""
 
     op: str  # all_reduce, all_gather, reduce_scatter, send or receive
     axis: str  # tp, dp, mp, next or previous
@@ -31,10 +31,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Instruction:
-    """compute: run segment `index`. The others name message `index`.
+    """compute: run segment `index`. For the others `index` is that of the message.
 
-    meet   blocking collective            send   hand over, go on      launch  start a gradient bucket, go on
-    receive  wait for the neighbour       join   wait for all sends and buckets (index unused)
+    collective  blocking                    send  without waiting       launch  start a gradient bucket without waiting
+    receive     wait for the neighbour      join  wait for all sends and buckets (index unused)
     """
 
     kind: str
@@ -53,14 +53,14 @@ class StageProgram:
     micro_batch: Ints = field(repr=False)  # per kernel
     backward: Ints = field(repr=False)  # per kernel, 1 in the backward pass
     types: npt.NDArray[np.str_] = field(repr=False)  # per kernel
-    device_kernel: Floats = field(repr=False)  # 1.0 where the clock of the AI core counts, 0.0 on the AI CPU
+    device_kernel: Floats = field(repr=False)  # 1.0 for kernels of the AI core, 0.0 for the AI CPU
 
     @property
     def segments(self) -> int:
         return len(self.bounds)
 
 
-def stage_program(spec: ClusterSpec, model: Model, stage: int) -> StageProgram:
+def stage_program(spec: ClusterSpec, model: ModelSplit, stage: int) -> StageProgram:
     """The program of every rank of a stage."""
     return _Builder(spec, model, stage).build()
 
@@ -79,11 +79,11 @@ def one_forward_one_backward(stages: int, stage: int, micro_batches: int) -> lis
 
 
 class _Builder:
-    """Collects kernels into segments and cuts a segment wherever the stage talks to others."""
+    """Collects kernels into segments; a segment ends where the stage communicates."""
 
-    def __init__(self, spec: ClusterSpec, model: Model, stage: int) -> None:
+    def __init__(self, spec: ClusterSpec, model: ModelSplit, stage: int) -> None:
         self.spec, self.model, self.stage = spec, model, stage
-        self.costs: Costs = costs_of(spec, model.micro_batches)
+        self.costs: LayerCosts = layer_costs(spec, model.micro_batches)
         self.instructions: list[Instruction] = []
         self.kernels: list[Kernel] = []
         self.messages: list[Message] = []
@@ -96,18 +96,22 @@ class _Builder:
         last_backward = len(self.bounds) - 1
         self._tail()
         return StageProgram(
-            self.stage, tuple(self.instructions), tuple(self.kernels), tuple(self.messages),
-            np.array(self.bounds, dtype=np.int64), last_backward,
+            self.stage,
+            tuple(self.instructions),
+            tuple(self.kernels),
+            tuple(self.messages),
+            np.array(self.bounds, dtype=np.int64),
+            last_backward,
             np.array([kernel.nanoseconds for kernel in self.kernels]),
             np.array([kernel.micro_batch for kernel in self.kernels], dtype=np.int64),
             np.array([kernel.phase == "backward" for kernel in self.kernels], dtype=np.int64),
             np.array([kernel.type for kernel in self.kernels]),
             np.array([0.0 if kernel.core == CPU else 1.0 for kernel in self.kernels]),
-        )  # fmt: skip
+        )
 
     def _forward(self, batch: int) -> None:
         if self.stage > 0:
-            self._talk("receive", "receive", "previous", self.costs.activation_bytes)
+            self._communicate("receive", "receive", "previous", self.costs.activation_bytes)
         else:
             self._compute(self.costs.embedding(), batch, "forward")
         for layer in range(self.model.layers[self.stage]):
@@ -115,40 +119,40 @@ class _Builder:
             self._block(self.costs.mlp(), batch, "forward", layer)
             self._cpu_operator(batch, layer)
         if self.stage < self.spec.pp - 1:
-            self._talk("send", "send", "next", self.costs.activation_bytes)
+            self._communicate("send", "send", "next", self.costs.activation_bytes)
         else:
             self._compute(self.costs.loss(), batch, "forward")
 
     def _backward(self, batch: int) -> None:
         if self.stage < self.spec.pp - 1:
-            self._talk("receive", "receive", "next", self.costs.activation_bytes)
+            self._communicate("receive", "receive", "next", self.costs.activation_bytes)
         for layer in reversed(range(self.model.layers[self.stage])):
             self._block(self.costs.mlp_backward(), batch, "backward", layer)
             self._block(self.costs.attention_backward(), batch, "backward", layer)
             if batch == self.model.micro_batches - 1 and self.spec.dp > 1:
-                self._talk("launch", "all_reduce", "dp", self.costs.gradient_bytes)
+                self._communicate("launch", "all_reduce", "dp", self.costs.gradient_bytes)
         if self.stage > 0:
-            self._talk("send", "send", "previous", self.costs.activation_bytes)
+            self._communicate("send", "send", "previous", self.costs.activation_bytes)
 
     def _tail(self) -> None:
-        """Gradients in, norm over the replica, optimizer."""
-        self._do(Instruction("join", -1))
+        """Wait for the gradients, norm over the replica, optimizer."""
+        self._append(Instruction("join", -1))
         self._compute(self.costs.gradient_norm(), -1, "tail")
         if self.spec.tp * self.spec.pp > 1:
-            self._talk("meet", "all_reduce", "mp", 0)
+            self._communicate("collective", "all_reduce", "mp", 0)
         for layer in range(self.model.layers[self.stage]):
             self._compute(self.costs.optimizer(), -1, "tail", layer)
 
     def _block(self, kernels: list[Kernel], batch: int, phase: str, layer: int) -> None:
-        """A sharded block: its result is summed over tp, whole (all_reduce) or by sequence parts (two halves)."""
+        """A sharded block: its result is reduced over tp, by all_reduce or by all_gather and reduce_scatter."""
         if self.spec.tp == 1:
             self._compute(kernels, batch, phase, layer)
             return
         if self.spec.sequence_parallel:
-            self._talk("meet", "all_gather", "tp", self.costs.activation_bytes)
+            self._communicate("collective", "all_gather", "tp", self.costs.activation_bytes)
         self._compute(kernels, batch, phase, layer)
         op = "reduce_scatter" if self.spec.sequence_parallel else "all_reduce"
-        self._talk("meet", op, "tp", self.costs.activation_bytes)
+        self._communicate("collective", op, "tp", self.costs.activation_bytes)
 
     def _cpu_operator(self, batch: int, layer: int) -> None:
         if self.model.cpu_operator:
@@ -161,11 +165,11 @@ class _Builder:
             self.open_segment = True
         self.kernels += [kernel.at(micro_batch=batch, phase=phase, layer=layer) for kernel in kernels]
 
-    def _talk(self, kind: str, op: str, axis: str, payload: int) -> None:
-        self._do(Instruction(kind, len(self.messages)))
-        self.messages.append(Message(op, axis, _even(payload, self._group_size(axis))))
+    def _communicate(self, kind: str, op: str, axis: str, payload: int) -> None:
+        self._append(Instruction(kind, len(self.messages)))
+        self.messages.append(Message(op, axis, _align_payload(payload, self._group_size(axis))))
 
-    def _do(self, instruction: Instruction) -> None:
+    def _append(self, instruction: Instruction) -> None:
         self.instructions.append(instruction)
         self.open_segment = False
 
@@ -174,7 +178,7 @@ class _Builder:
         return {"tp": spec.tp, "dp": spec.dp, "mp": spec.tp * spec.pp}.get(axis, 1)
 
 
-def _even(payload: int, ranks: int) -> int:
-    """The payload, rounded up so that each rank's share is a whole number of 512-byte lines."""
+def _align_payload(payload: int, ranks: int) -> int:
+    """The payload, rounded up so that each rank's share is a multiple of 512 bytes."""
     line = 512 * ranks
     return max(1, -(-payload // line)) * line

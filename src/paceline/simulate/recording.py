@@ -1,4 +1,4 @@
-"""What one rank's profiler wrote down: columns of steps, kernels and communication, on that rank's own clock."""
+"""Recording of one rank: columns of steps, kernels and communication operators, on the clock of the rank."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from paceline.simulate.cluster import Cluster, Ints, ticks
-from paceline.simulate.conditions import Conditions
-from paceline.simulate.engine import StageTimes, Timeline
+from paceline.simulate.cluster_state import ClusterState
+from paceline.simulate.compute_times import rank_compute_times
 from paceline.simulate.intervals import Intervals, union
 from paceline.simulate.program import StageProgram
-from paceline.simulate.wires import Wire, wires
-from paceline.simulate.work import rank_work
+from paceline.simulate.routing import MessageRoute, routes
+from paceline.simulate.schedule_engine import SimulatedTimeline, StageTimes
 
 FIRST_STEP = 1  # steps are numbered from here
 NOMINAL_MHZ = 1800
@@ -21,13 +21,13 @@ CLOCKS = 4  # stream of random numbers
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepColumns:
     """One entry per step."""
 
     number: Ints
     start: Ints
     end: Ints
-    ready: Ints  # the batch is there, forward begins
+    ready: Ints  # the batch is loaded, forward begins
     backward_end: Ints
     computing: Ints
     communication: Ints
@@ -49,8 +49,8 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Kernels:
-    """One entry per kernel execution, in time order; `template` points into the program's kernels."""
+class KernelColumns:
+    """One entry per kernel execution, in time order; `template` is the index of the program's kernel."""
 
     step: Ints
     start: Ints
@@ -58,17 +58,17 @@ class Kernels:
     wait: Ints
     template: Ints
 
-    def of(self, step: int) -> Kernels:
+    def of(self, step: int) -> KernelColumns:
         chosen = self.step == step
-        return Kernels(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+        return KernelColumns(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
-class Talks:
-    """One entry per communication operator, in order of its start; `template` points into the program's messages.
+class CommOpColumns:
+    """One entry per communication operator, in order of start; `template` is the index of the program's message.
 
     duration = wait + transit;  sync = the part of wait before this rank's first byte;  idle = 0
-    A receiver moves nothing itself: its whole duration is wait (the sender tells the transfer).
+    A receiver sends nothing: its whole duration is wait (the transfer is recorded by the sender).
     """
 
     step: Ints
@@ -80,9 +80,9 @@ class Talks:
     wait: Ints
     sync: Ints
 
-    def of(self, step: int) -> Talks:
+    def of(self, step: int) -> CommOpColumns:
         chosen = self.step == step
-        return Talks(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+        return CommOpColumns(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
@@ -91,32 +91,32 @@ class Recording:
 
     rank: int
     cluster: Cluster
-    conditions: Conditions
+    state: ClusterState
     program: StageProgram
-    offset: int  # ns this rank's clock is ahead of the true one
-    steps: Steps
-    kernels: Kernels
-    talks: Talks
+    offset: int  # ns this rank's clock is ahead of true time
+    steps: StepColumns
+    kernels: KernelColumns
+    comm_ops: CommOpColumns
 
     @cached_property
-    def wires(self) -> tuple[Wire, ...]:
+    def routes(self) -> tuple[MessageRoute, ...]:
         """Per message of the program: group, link, packets."""
-        return wires(self.cluster, self.conditions, self.program, self.rank)
+        return routes(self.cluster, self.state, self.program, self.rank)
 
     @cached_property
     def evenly_loaded(self) -> bool:
-        return bool((self.conditions.load == 1.0).all())
+        return bool((self.state.load == 1.0).all())
 
     def load(self, template: int, step: int) -> float:
-        """How many tokens the kernel had to work on in that step, 1 = as planned."""
+        """Tokens of the kernel in that step, relative to an even load."""
         batch = self.program.kernels[template].micro_batch
         if batch < 0 or self.evenly_loaded:
             return 1.0
-        return float(self.conditions.load[step - FIRST_STEP, self.cluster.coordinates(self.rank)[0], batch])
+        return float(self.state.load[step - FIRST_STEP, self.cluster.coordinates(self.rank)[0], batch])
 
     def memory_calls(self, step: int) -> list[tuple[str, int, int]]:
-        """(API, start, duration) of the host giving memory back and asking for it again, while the device idles."""
-        stall = int(self.conditions.allocation_stalls[self.rank])
+        """(API, start, duration) of the host freeing and allocating memory, while the device is idle."""
+        stall = int(self.state.allocation_stalls[self.rank])
         if not stall:
             return []
         kernels = self.kernels.of(step)
@@ -130,56 +130,60 @@ class Recording:
         return union(kernels.start, kernels.duration)
 
     def communicating(self, step: int) -> Intervals:
-        talks = self.talks.of(step)
-        return union(talks.start, talks.duration)
+        comm_ops = self.comm_ops.of(step)
+        return union(comm_ops.start, comm_ops.duration)
 
     def megahertz(self, index: int) -> int:
         """AI core clock in the index-th step."""
-        slower = float(self.conditions.frequency[self.rank, int(self.steps.number[index]) - FIRST_STEP])
+        slower = float(self.state.frequency[self.rank, int(self.steps.number[index]) - FIRST_STEP])
         return round(NOMINAL_MHZ / slower)
 
     def without_step(self, number: int) -> Recording:
-        """The same recording with a hole."""
+        """The same recording without this step."""
         kept = self.steps.number != number
-        steps = Steps(*(getattr(self.steps, name)[kept] for name in self.steps.__dataclass_fields__))
-        kernels, talks = self.kernels, self.talks
+        steps = StepColumns(*(getattr(self.steps, name)[kept] for name in self.steps.__dataclass_fields__))
+        kernels, comm_ops = self.kernels, self.comm_ops
         return replace(
             self,
             steps=steps,
-            kernels=Kernels(*(getattr(kernels, f)[kernels.step != number] for f in kernels.__dataclass_fields__)),
-            talks=Talks(*(getattr(talks, f)[talks.step != number] for f in talks.__dataclass_fields__)),
+            kernels=KernelColumns(*(getattr(kernels, f)[kernels.step != number] for f in kernels.__dataclass_fields__)),
+            comm_ops=CommOpColumns(
+                *(getattr(comm_ops, f)[comm_ops.step != number] for f in comm_ops.__dataclass_fields__)
+            ),
         )
 
 
-def clock_offsets(cluster: Cluster, conditions: Conditions) -> Ints:
-    """ns each rank's clock is ahead: hosts differ by milliseconds, the cards of a host by microseconds."""
+def clock_offsets(cluster: Cluster, state: ClusterState) -> Ints:
+    """ns each rank's clock is ahead: hosts differ by milliseconds, cards of a host by microseconds."""
     spec = cluster.spec
     random = np.random.default_rng((spec.seed, CLOCKS))
     hosts = random.uniform(-5e6, 5e6, spec.hosts)
     own = random.uniform(-2e4, 2e4, spec.world)
     skew = np.repeat(hosts, spec.devices) + own if spec.clock_skew else np.zeros(spec.world)
-    return ticks(skew + conditions.clock)
+    return ticks(skew + state.clock)
 
 
-def record(timeline: Timeline, rank: int, offset: int) -> Recording:
-    """One rank's recording, made from the timeline; its kernels are drawn again rather than kept."""
+def record(timeline: SimulatedTimeline, rank: int, offset: int) -> Recording:
+    """Recording of one rank, from the timeline; its kernels are generated again rather than kept."""
     cluster = timeline.cluster
     stage, column = divmod(rank, cluster.spec.stage_size)
     program, times = timeline.programs[stage], timeline.stages[stage]
     shift = cluster.spec.start + offset
     kernels = _kernels(timeline, program, times, rank, shift)
-    talks = _talks(program, times, column, shift)
-    steps = _steps(program, times, column, shift, kernels, talks)
-    return Recording(rank, cluster, timeline.conditions, program, offset, steps, kernels, talks)
+    comm_ops = _comm_op_columns(program, times, column, shift)
+    steps = _steps(program, times, column, shift, kernels, comm_ops)
+    return Recording(rank, cluster, timeline.state, program, offset, steps, kernels, comm_ops)
 
 
-def _kernels(timeline: Timeline, program: StageProgram, times: StageTimes, rank: int, shift: int) -> Kernels:
+def _kernels(
+    timeline: SimulatedTimeline, program: StageProgram, times: StageTimes, rank: int, shift: int
+) -> KernelColumns:
     cluster = timeline.cluster
     column, count = rank % cluster.spec.stage_size, len(program.kernels)
     lengths = np.diff(np.append(program.bounds, count))
     starts, durations, gaps = [], [], []
     for step in range(cluster.spec.steps):
-        work = rank_work(cluster, timeline.conditions, program, rank, step)
+        work = rank_compute_times(cluster, timeline.state, program, rank, step)
         both = np.cumsum(work.gaps + work.durations)
         before = np.repeat(np.concatenate(([0], both))[program.bounds], lengths)
         segment = np.repeat(times.segments[step, :, column], lengths)
@@ -188,10 +192,12 @@ def _kernels(timeline: Timeline, program: StageProgram, times: StageTimes, rank:
         gaps.append(work.gaps)
     numbers = np.repeat(np.arange(cluster.spec.steps) + FIRST_STEP, count)
     template = np.tile(np.arange(count), cluster.spec.steps)
-    return Kernels(numbers, np.concatenate(starts) + shift, np.concatenate(durations), np.concatenate(gaps), template)
+    return KernelColumns(
+        numbers, np.concatenate(starts) + shift, np.concatenate(durations), np.concatenate(gaps), template
+    )
 
 
-def _talks(program: StageProgram, times: StageTimes, column: int, shift: int) -> Talks:
+def _comm_op_columns(program: StageProgram, times: StageTimes, column: int, shift: int) -> CommOpColumns:
     steps, messages = times.arrival.shape[:2]
     arrival, moving, done, link = (
         getattr(times, name)[:, :, column].reshape(-1) for name in ("arrival", "moving", "done", "link")
@@ -204,10 +210,16 @@ def _talks(program: StageProgram, times: StageTimes, column: int, shift: int) ->
     sequence = number * repeats[template] + ordinal[template]
     order = np.lexsort((arrival, number))
     columns = (
-        number + FIRST_STEP, template, sequence, arrival + shift, done - arrival, link, done - arrival - link,
+        number + FIRST_STEP,
+        template,
+        sequence,
+        arrival + shift,
+        done - arrival,
+        link,
+        done - arrival - link,
         moving - arrival,
-    )  # fmt: skip
-    return Talks(*(column[order] for column in columns))
+    )
+    return CommOpColumns(*(column[order] for column in columns))
 
 
 def _receives(program: StageProgram) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -215,7 +227,7 @@ def _receives(program: StageProgram) -> np.ndarray[tuple[int], np.dtype[np.bool_
 
 
 def _ordinals(program: StageProgram) -> tuple[Ints, Ints]:
-    """Which of its kind (communicator, op) a message is, and how many of that kind there are in a step."""
+    """Index of each message among those of its kind (communicator, op), and their number per step."""
     seen: dict[tuple[str, str], int] = {}
     ordinal = []
     for message in program.messages:
@@ -226,23 +238,31 @@ def _ordinals(program: StageProgram) -> tuple[Ints, Ints]:
     return np.array(ordinal, dtype=np.int64), np.array(repeats, dtype=np.int64)
 
 
-def _steps(program: StageProgram, times: StageTimes, column: int, shift: int, kernels: Kernels, talks: Talks) -> Steps:
+def _steps(
+    program: StageProgram, times: StageTimes, column: int, shift: int, kernels: KernelColumns, comm_ops: CommOpColumns
+) -> StepColumns:
     count = times.begin.shape[0]
     receives = _receives(program)
     rows = []
     for number in range(FIRST_STEP, FIRST_STEP + count):
-        mine, said = kernels.of(number), talks.of(number)
-        computing, communicating = union(mine.start, mine.duration), union(said.start, said.duration)
-        bubble = said.duration[receives[said.template]].sum() if len(said.template) else 0
+        mine, ops = kernels.of(number), comm_ops.of(number)
+        computing, communicating = union(mine.start, mine.duration), union(ops.start, ops.duration)
+        bubble = ops.duration[receives[ops.template]].sum() if len(ops.template) else 0
         last = _last_backward(program)
-        first = min(int(mine.start[0]), int(said.start[0]) if len(said.start) else int(mine.start[0]))
-        rows.append((
-            mine.start[last] + mine.duration[last], computing.length, communicating.length,
-            (computing & communicating).length, bubble, first,
-        ))  # fmt: skip
+        first = min(int(mine.start[0]), int(ops.start[0]) if len(ops.start) else int(mine.start[0]))
+        rows.append(
+            (
+                mine.start[last] + mine.duration[last],
+                computing.length,
+                communicating.length,
+                (computing & communicating).length,
+                bubble,
+                first,
+            )
+        )
     measured = np.array(rows, dtype=np.int64).T
     begin, end, ready = (getattr(times, name)[:, column] + shift for name in ("begin", "end", "ready"))
-    return Steps(np.arange(count) + FIRST_STEP, begin, end, ready, *measured)
+    return StepColumns(np.arange(count) + FIRST_STEP, begin, end, ready, *measured)
 
 
 def _last_backward(program: StageProgram) -> int:

@@ -1,4 +1,4 @@
-"""From a specification and some faults to a directory that looks like a real recording."""
+"""`simulate`: run a cluster with faults, and write a directory that looks like a real recording."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from paceline.errors import UsageError
+from paceline.core.errors import UsageError
 from paceline.simulate.cluster import Cluster, ClusterSpec
-from paceline.simulate.engine import Timeline, run
-from paceline.simulate.faults import conditions_under, parse_faults
+from paceline.simulate.faults import parse_faults, state_with_faults
+from paceline.simulate.ground_truth import Truth, truth_of
 from paceline.simulate.layouts import LAYOUTS
 from paceline.simulate.recording import clock_offsets, record
-from paceline.simulate.truth import Truth, truth_of
+from paceline.simulate.schedule_engine import SimulatedTimeline, run_schedule
 
-Progress = Callable[[int, int], None]  # ranks written, ranks in all
+RankProgress = Callable[[int, int], None]  # ranks written, ranks in total
 
 
 def simulate(
-    out: Path, spec: ClusterSpec, faults: Sequence[str] = (), layout: str = "ascend-text", *,
-    progress: Progress | None = None,
-) -> Truth:  # fmt: skip
-    """Runs the cluster, writes what its ranks would have recorded to `out`, and the truth beside it.
+    out: Path,
+    spec: ClusterSpec,
+    faults: Sequence[str] = (),
+    layout: str = "ascend-text",
+    *,
+    progress: RankProgress | None = None,
+) -> Truth:
+    """Run the cluster, and write the recordings of its ranks and the ground truth to `out`.
 
-    `out` must not exist or be empty; it appears only when everything is written.
+    `out` must not exist or be empty; it is created when everything has been written.
     """
     if layout not in LAYOUTS:
         raise UsageError(f"unknown layout {layout!r}", hint=f"possible layouts: {', '.join(LAYOUTS)}")
-    _refuse_to_overwrite(out)
+    _check_output(out)
     cluster = Cluster(spec)
     parsed = parse_faults(faults, cluster)
-    timeline = run(cluster, conditions_under(parsed, cluster))
+    timeline = run_schedule(cluster, state_with_faults(parsed, cluster))
     truth = truth_of(timeline, parsed, layout)
     unfinished = out.with_name(f".{out.name}.partial-{os.getpid()}")
     try:
@@ -40,20 +44,20 @@ def simulate(
         truth.save(unfinished)
         os.replace(unfinished, out)
     finally:
-        # ours alone, and gone already unless something failed
+        # private to this process, and renamed unless something failed
         shutil.rmtree(unfinished, ignore_errors=True)
     return truth
 
 
-def _refuse_to_overwrite(out: Path) -> None:
+def _check_output(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} already exists and is not empty", hint="choose a new directory")
 
 
-def _write(out: Path, timeline: Timeline, layout: str, progress: Progress) -> None:
+def _write(out: Path, timeline: SimulatedTimeline, layout: str, progress: RankProgress) -> None:
     writer = LAYOUTS[layout](out, timeline.cluster)
-    damage = timeline.conditions.damage
-    offsets = clock_offsets(timeline.cluster, timeline.conditions).tolist()
+    damage = timeline.state.damage
+    offsets = clock_offsets(timeline.cluster, timeline.state).tolist()
     for rank, offset in enumerate(offsets):
         if rank not in damage.missing_ranks:
             recording = record(timeline, rank, offset)

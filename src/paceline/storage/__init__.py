@@ -1,5 +1,5 @@
-"""Places that hold files (directories, buckets, other hosts), and moving files between them.
+"""Stores (local directories, S3 and OBS buckets, SSH hosts) and transfers between them.
 
-Importing this loads no client library: obstore, asyncssh and esdk-obs-python come with the first store that needs
-them (pip install 'paceline[storage]').
+Importing this package loads no client library: obstore, asyncssh and esdk-obs-python are imported with the first store
+that needs them (pip install 'paceline[storage]').
 """

@@ -1,22 +1,22 @@
-"""Secrets that cannot be printed by accident, and the last net before text leaves the program."""
+"""Secrets that cannot be printed by accident, and redaction of text before it leaves the program."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
 _KNOWN: set[str] = set()
-_SHORTEST = 4
+_MIN_LENGTH = 4
 """Shorter strings would blank out ordinary words."""
 
 
 class Secret:
-    """A key, password or token: `reveal()` is the only way to read it, so that it can be searched for."""
+    """A key, password or token. `reveal()` is the only way to read it, so that its uses can be searched for."""
 
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
         self._value = value
-        if len(value) >= _SHORTEST:
+        if len(value) >= _MIN_LENGTH:
             _KNOWN.update((value, quote(value, safe="")))
 
     def reveal(self) -> str:
@@ -37,7 +37,7 @@ class Secret:
         return hash(self._value)
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a Secret is not pickled: pass where it is kept, not what it is")
+        raise TypeError("a Secret cannot be pickled: pass where it is stored, not its value")
 
 
 def redact(text: str) -> str:

@@ -1,18 +1,18 @@
-"""What watches training: told of every step, never in its way."""
+"""Monitor: base class for objects that are called at every training step; Monitored calls them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from paceline.training.state import TrainingState
+from paceline.training.training_state import TrainingState
 
 
 class Monitor:
-    """Override what you need. Methods run in the training loop: be quick, and leave slow work to a thread."""
+    """Override what you need. Methods run in the training loop: keep them fast and do slow work in a thread."""
 
     def train_begin(self, state: TrainingState) -> None:
-        """state.step is where training starts from."""
+        """state.step is the step from which training starts."""
 
     def step_begin(self, state: TrainingState) -> None: ...
 
@@ -21,24 +21,24 @@ class Monitor:
     def epoch_end(self, state: TrainingState) -> None: ...
 
     def train_end(self, state: TrainingState) -> None:
-        """Only when training came to its end."""
+        """Called if training finished."""
 
     def train_failed(self, state: TrainingState, error: BaseException) -> None:
-        """Instead of train_end."""
+        """Called instead of train_end if training raised an exception."""
 
     def close(self) -> None:
-        """Always, last, also after an exception: finish what is on its way."""
+        """Always called last, also after an exception: finish pending work."""
 
 
 class Monitored:
-    """A torch loop's (or any loop's) side of it.
+    """Calls the monitors from a torch loop (or any other loop).
 
     with Monitored(monitors, state) as loop:
         for epoch in …:
             for batch in …:
                 loop.step_begin()
                 loss = …
-                loop.step_end(loss=loss.item)        # a number, or a function that reads it if somebody asks
+                loop.step_end(loss=loss.item)        # a number, or a function that returns it on demand
             loop.epoch_end()
     """
 
@@ -73,7 +73,7 @@ class Monitored:
         for monitor in self.monitors:
             monitor.epoch_end(self.state)
         if not self.state.total_steps or self.state.step < self.state.total_steps:
-            self.state.epoch += 1  # what is saved at the very end belongs to the last epoch
+            self.state.epoch += 1  # a checkpoint saved at the very end belongs to the last epoch
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -90,12 +90,12 @@ class Monitored:
 
 
 def close_all(monitors: Sequence[Monitor]) -> None:
-    """Each is closed, whatever happens to the others; the first problem is raised at the end."""
+    """Close all monitors, even if some fail; raises the first error at the end."""
     problem: Exception | None = None
     for monitor in monitors:
         try:
             monitor.close()
-        except Exception as error:  # whatever one monitor fails with, the others are closed too; raised below
+        except Exception as error:  # the other monitors are closed too; raised below
             problem = problem or error
     if problem is not None:
         raise problem

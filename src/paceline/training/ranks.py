@@ -1,4 +1,4 @@
-"""Who this process is among all: from whatever launched it, never from a guess of eight cards per host."""
+"""Rank of this process, from the variables of its launcher; never assumes eight cards per host."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paceline.errors import UsageError
+from paceline.core.errors import UsageError
 
 _RANK = ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 _WORLD = ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM", "DEVICE_NUM", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
 _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 _LOCAL_SIZE = (
-    "LOCAL_WORLD_SIZE", "MS_LOCAL_WORKER_NUM", "DEVICE_NUM_PER_NODE", "MA_NUM_GPUS", "OMPI_COMM_WORLD_LOCAL_SIZE",
-)  # fmt: skip
+    "LOCAL_WORLD_SIZE",
+    "MS_LOCAL_WORKER_NUM",
+    "DEVICE_NUM_PER_NODE",
+    "MA_NUM_GPUS",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Ranks:
 
     @property
     def is_leader(self) -> bool:
-        """Of its host: who fetches inputs and returns what belongs to no rank."""
+        """First rank of its host: downloads inputs and uploads files that belong to no rank."""
         return self.local_rank == 0
 
     @property
@@ -47,8 +51,10 @@ class Ranks:
         env = os.environ if env is None else env
         rank, world = _number(env, _RANK, 0), _number(env, _WORLD, 1)
         if not 0 <= rank < world:
-            raise UsageError(f"rank {rank} of {world} makes no sense", hint=f"check {', '.join(_RANK + _WORLD)}")
-        local_size = _number(env, _LOCAL_SIZE, 0) or _shared(world, _number(env, ("MA_NUM_HOSTS", "VC_WORKER_NUM"), 1))
+            raise UsageError(f"invalid rank {rank} of world size {world}", hint=f"check {', '.join(_RANK + _WORLD)}")
+        local_size = _number(env, _LOCAL_SIZE, 0) or _ranks_per_host(
+            world, _number(env, ("MA_NUM_HOSTS", "VC_WORKER_NUM"), 1)
+        )
         local_size = min(max(local_size, 1), world)
         return cls(rank, world, _number(env, _LOCAL_RANK, rank % local_size), local_size)
 
@@ -58,10 +64,10 @@ def _number(env: Mapping[str, str], names: tuple[str, ...], otherwise: int) -> i
         text = env.get(name, "").strip()
         if text:
             if not text.isdecimal():
-                raise UsageError(f"{name}={text[:40]!r} is no number")
+                raise UsageError(f"{name}={text[:40]!r} is not a number")
             return int(text)
     return otherwise
 
 
-def _shared(world: int, hosts: int) -> int:
+def _ranks_per_host(world: int, hosts: int) -> int:
     return -(-world // max(hosts, 1))

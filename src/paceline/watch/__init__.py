@@ -1,1 +1,1 @@
-"""Looking at a job while it trains: what its light recorders append, read as it comes."""
+"""Watch a job while it trains: follow the logs of its light recorders and find persistently slow ranks."""

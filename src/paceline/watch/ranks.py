@@ -1,23 +1,27 @@
-"""What is known of each rank while it trains: the last steps of its summary, its peers, when it last said something."""
+"""State of each rank of a running job: its last steps and events, and the beginning of its detailed log."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
 
-from paceline.formats.collective_names import group_kind
-from paceline.formats.light import SCHEMA, Head
-from paceline.formats.light_tables import Members
+from paceline.core.collective_names import group_kind
+from paceline.formats.recorder.reader import SCHEMA, LogHead
+from paceline.formats.recorder.tables import SessionLog
+from paceline.metrics.peers import program
 
 KEPT_STEPS = 1024
 KEPT_EVENTS = 20
+_POINT_TO_POINT = ("send", "receive", "send_receive")
 
 
-class Finished(NamedTuple):
-    """A step that ended; times in ns."""
+class FinishedStep(NamedTuple):
+    """A line of the summary; times in ns."""
 
     step: int
     start: int
@@ -27,8 +31,8 @@ class Finished(NamedTuple):
     bytes: int
 
     @property
-    def own(self) -> int:
-        """What the rank did itself: everything but standing still in collectives."""
+    def self_time(self) -> int:
+        """duration - exposed communication (metrics/self_time): the recorder sees as exposed what blocks the host."""
         return self.duration - self.blocked
 
 
@@ -38,27 +42,24 @@ class Event(NamedTuple):
     text: str
 
 
-class _Groups(msgspec.Struct):
-    groups: dict[str, Members] = {}
-    group: str | None = None
-    ranks: list[int] = []
-    called: str = ""
-
-
-_HEAD = msgspec.json.Decoder(Head)
-_GROUPS = msgspec.json.Decoder(_Groups)
+_HEAD = msgspec.json.Decoder(LogHead)
 
 
 @dataclass
-class RankState:
-    head: Head
+class LiveRank:
+    """One session of a rank's recorder."""
+
+    head: LogHead
     directory: str
-    steps: deque[Finished] = field(default_factory=lambda: deque(maxlen=KEPT_STEPS))
+    from_start: bool = True
+    """Whether the summary was read from its first step on."""
+    steps: deque[FinishedStep] = field(default_factory=lambda: deque(maxlen=KEPT_STEPS))
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
-    peers: tuple[int, ...] | None = None
-    """Members of its data-parallel group, where it has one that says so."""
-    heard: float = 0.0
-    """When it last wrote, in seconds since 1970."""
+    details: SessionLog = field(default_factory=SessionLog)
+    """The beginning of the detailed log: groups, collectives of the first steps, number of warm-up steps."""
+    last_write: float = 0.0
+    """In seconds since 1970."""
+    _count: int = 0
 
     @property
     def rank(self) -> int:
@@ -72,8 +73,35 @@ class RankState:
     def is_closed(self) -> bool:
         return bool(self.events) and self.events[-1].kind == "closed"
 
-    def take(self, line: bytes) -> None:
-        """A line of the summary; what is no record (a head, a torn line) is passed over."""
+    @property
+    def measured_steps(self) -> list[FinishedStep]:
+        """Without the warm-up, by the same rule as the reader of these logs (formats/recorder)."""
+        forgotten = self._count - len(self.steps)
+        warm_up = max(0, self.details.warm_up - forgotten) if self.from_start else 0
+        return list(self.steps)[warm_up:] if len(self.steps) > 2 * warm_up else list(self.steps)
+
+    @cached_property
+    def collectives(self) -> Counter[str]:
+        """How many of each kind are in the first detailed steps."""
+        return Counter(collective[0] for step in self.details.steps_after_warm_up() for collective in step.c)
+
+    @property
+    def program(self) -> Hashable | None:
+        """What the rank runs (metrics/peers); None: not known yet."""
+        steps = len(self.details.steps)
+        return program(self.collectives, len(self.details.steps_after_warm_up())) if steps else None
+
+    @property
+    def has_point_to_point(self) -> bool:
+        return any(op in self.collectives for op in _POINT_TO_POINT)
+
+    def groups_of_kind(self, kind: str) -> list[tuple[int, ...]]:
+        """Members of the communication groups of this kind ("dp", "pp", …) that the rank has used."""
+        groups = self.details.groups.values()
+        return [tuple(group.ranks) for group in groups if group_kind(group.called.removeprefix("mesh_")) == kind]
+
+    def add_summary_line(self, line: bytes) -> None:
+        """Lines that are not records (a head, an incomplete line) are skipped."""
         if not line.startswith(b"["):
             return
         try:
@@ -81,23 +109,20 @@ class RankState:
         except msgspec.DecodeError:
             return
         if len(values) == 6 and all(isinstance(value, int) for value in values):
-            self.steps.append(Finished(*map(int, values)))
+            self.steps.append(FinishedStep(*map(int, values)))
+            self._count += 1
         elif len(values) == 3 and isinstance(values[1], int):
             self.events.append(Event(str(values[0]), values[1], str(values[2])))
 
-    def take_groups(self, line: bytes) -> None:
-        """A line of the detailed log that may name groups."""
+    def add_detail_line(self, line: bytes) -> None:
+        self.__dict__.pop("collectives", None)  # computed again when asked for
         try:
-            found = _GROUPS.decode(line)
-        except msgspec.DecodeError:
-            return
-        groups = [*found.groups.values(), *([Members(found.ranks, found.called)] if found.group else [])]
-        for group in groups:
-            if group_kind(group.called.removeprefix("mesh_")) == "dp" and len(group.ranks) > 1:
-                self.peers = tuple(sorted(group.ranks))
+            self.details.add_line(line)
+        except (msgspec.DecodeError, RecursionError):
+            pass  # an incomplete line
 
 
-def head_of(line: bytes) -> Head | None:
+def parse_head(line: bytes) -> LogHead | None:
     try:
         head = _HEAD.decode(line)
     except msgspec.DecodeError:

@@ -1,1 +1,1 @@
-"""The pages: a server that reads what lies below one directory and shows it in a browser."""
+"""Web server: finds the runs below one directory and serves their pages and REST API."""

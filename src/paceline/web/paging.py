@@ -1,4 +1,4 @@
-"""Tables for people: sorted, filtered and paged by the server, and exported whole."""
+"""Tables that the server sorts, filters and pages, and exports as CSV."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 
-from paceline.errors import UsageError
+from paceline.web.problems import BadRequestError
 
 MOST_ROWS = 500
 MOST_EXPORTED = 1_000_000
 _CHUNK = 10_000
 
 Filters = Mapping[str, int | str]
+ColumnKind = Literal["text", "rank", "count", "ms", "bytes", "rate", "fraction", "number"]
 
 
 @dataclass(frozen=True)
 class Column:
-    """`kind` tells the page how to show it: text, rank, count, ms, bytes, rate (GB/s), fraction, number."""
+    """`kind` tells the page how to show it; rates are GB/s."""
 
     name: str
-    kind: str = "text"
+    kind: ColumnKind = "text"
 
 
 @dataclass(frozen=True)
 class PagedTable:
-    """A SELECT whose $parameters are filters; a filter nobody gave is null, which means any."""
+    """A SELECT whose $parameters are filters; a filter that is not given is null and matches any row."""
 
     name: str
     about: str
@@ -46,14 +47,16 @@ class PagedTable:
 
 
 @dataclass(frozen=True)
-class Page:
+class TablePage:
+    """The rows of one page and the number of rows of the whole table."""
+
     total: int
     rows: list[tuple[Any, ...]]
 
 
 def read_page(
     cursor: duckdb.DuckDBPyConnection, table: PagedTable, filters: Filters, *, sort: str, offset: int, limit: int
-) -> Page:
+) -> TablePage:
     query, values = _query(table, filters)
     order = _order(table, sort)
     rows = cursor.execute(
@@ -61,13 +64,13 @@ def read_page(
         values,
     ).fetchall()
     if rows:
-        return Page(int(rows[0][-1]), [row[:-1] for row in rows])
+        return TablePage(int(rows[0][-1]), [row[:-1] for row in rows])
     counted = cursor.execute(f"SELECT count(*) FROM ({query})", values).fetchone()
-    return Page(int(counted[0]) if counted else 0, [])
+    return TablePage(int(counted[0]) if counted else 0, [])
 
 
 def csv_lines(cursor: duckdb.DuckDBPyConnection, table: PagedTable, filters: Filters, sort: str) -> Iterator[str]:
-    """The whole table, in chunks; names of columns carry their unit."""
+    """The whole table in chunks; column names carry their unit."""
     query, values = _query(table, filters)
     cursor.execute(
         f"SELECT {_listed(table)} FROM ({query}) ORDER BY {_order(table, sort)} LIMIT {MOST_EXPORTED}", values
@@ -80,22 +83,20 @@ def csv_lines(cursor: duckdb.DuckDBPyConnection, table: PagedTable, filters: Fil
 def _query(table: PagedTable, filters: Filters) -> tuple[str, dict[str, int | str | None]]:
     unknown = set(filters) - set(table.filters)
     if unknown:
-        raise UsageError(
-            f"table {table.name} cannot be filtered by {', '.join(sorted(unknown))}",
-            hint=f"possible: {', '.join(table.filters) or 'nothing'}",
-        )
+        possible = ", ".join(table.filters) or "–"
+        raise BadRequestError("unknown_filter", table=table.name, filters=", ".join(sorted(unknown)), possible=possible)
     missing = set(table.needs) - set(filters)
     if missing:
-        raise UsageError(f"table {table.name} needs {', '.join(sorted(missing))}")
+        raise BadRequestError("missing_filter", table=table.name, filters=", ".join(sorted(missing)))
     query = table.select(filters)
     return query, {name: filters.get(name) for name in table.filters if f"${name}" in query}
 
 
 def _order(table: PagedTable, sort: str) -> str:
-    """ "-time" = by time, largest first; what is unknown comes last, and equal rows keep one order."""
+    """ "-time" = by time, largest first; unknown values come last, and equal rows keep one order."""
     name = sort.removeprefix("-")
     if name not in table.names:
-        raise UsageError(f"table {table.name} has no column {name!r}", hint=f"columns: {', '.join(table.names)}")
+        raise BadRequestError("unknown_column", table=table.name, column=name, columns=", ".join(table.names))
     direction = "DESC" if sort.startswith("-") else "ASC"
     others = ", ".join(f'"{other}"' for other in table.names[:3] if other != name)
     return f'"{name}" {direction} NULLS LAST' + (f", {others}" if others else "")
@@ -114,11 +115,11 @@ def _titled(column: Column) -> str:
 
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""Full-width signs too: spreadsheets set to Chinese or Japanese take them for the plain ones."""
+"""Full-width signs too: spreadsheets set to Chinese or Japanese treat them like the plain ones."""
 
 
 def _plain(value: Any) -> Any:
-    """A cell a spreadsheet takes for a formula is made a text: names come from files nobody vouches for."""
+    """A cell that a spreadsheet would run as a formula becomes text: names come from untrusted files."""
     if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
         return f"'{value}"
     return value

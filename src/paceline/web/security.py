@@ -1,4 +1,4 @@
-"""Who may ask, and what an answer may do: host names, tokens, sizes, and the headers that keep a page in its place."""
+"""Access control of the server: allowed host names, tokens, request sizes, and security headers of responses."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _LOGIN_PAGE = """<!doctype html>
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Which names the server answers to, and the token it wants (None: nobody is asked)."""
+class AccessRules:
+    """The host names the server accepts, and the token it requires (None: no token)."""
 
     names: frozenset[str]
     addresses: bool = False
-    """Whether any numeric address is a good Host: only names can be rebound to another machine."""
+    """Whether any numeric address is an accepted Host: only names can be rebound to another machine."""
     token: str | None = None
 
     def allows_host(self, header: str) -> bool:
@@ -63,11 +63,11 @@ class Rules:
         return self.addresses and _is_address(name)
 
     def cookie(self) -> str:
-        """What a browser holds instead of the token."""
+        """The value of the cookie that a browser sends instead of the token."""
         assert self.token is not None
         return hmac.new(self.token.encode(), b"paceline cookie", hashlib.sha256).hexdigest()
 
-    def knows(self, headers: Headers) -> bool:
+    def is_authorized(self, headers: Headers) -> bool:
         if self.token is None:
             return True
         kind, _, given = headers.get("authorization", "").partition(" ")
@@ -79,13 +79,13 @@ class Rules:
         return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
 
 
-def rules_for(host: str, *, token: str | None, names: tuple[str, ...] = ()) -> Rules:
-    """Loopback answers to its own names only; other addresses also to this machine's name and to those given."""
+def rules_for(host: str, *, token: str | None, names: tuple[str, ...] = ()) -> AccessRules:
+    """Loopback accepts its own names only; other addresses also this machine's name and the given names."""
     own = {"localhost", "127.0.0.1", "::1"} | {name.lower() for name in names}
     if is_loopback(host):
-        return Rules(frozenset(own | {host.lower()}), token=token)
+        return AccessRules(frozenset(own | {host.lower()}), token=token)
     own |= {host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
-    return Rules(frozenset(own), addresses=True, token=token)
+    return AccessRules(frozenset(own), addresses=True, token=token)
 
 
 def is_loopback(host: str) -> bool:
@@ -105,10 +105,10 @@ def host_name(header: str) -> str:
         return ""
 
 
-class Guard:
-    """The first thing every request meets."""
+class AccessGuard:
+    """Middleware that checks every request before the application sees it."""
 
-    def __init__(self, app: ASGIApp, rules: Rules, most_body: int = MOST_BODY) -> None:
+    def __init__(self, app: ASGIApp, rules: AccessRules, most_body: int = MOST_BODY) -> None:
         self.app, self.rules, self.most_body = app, rules, most_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,8 +119,8 @@ class Guard:
         response = self._refusal(scope, headers)
         if response is None and scope["path"] == LOGIN and self.rules.token is not None:
             response = await self._login(scope, receive)
-        if response is None and not self.rules.knows(headers) and not scope["path"].startswith(_STATIC):
-            response = self._stranger(scope)
+        if response is None and not self.rules.is_authorized(headers) and not scope["path"].startswith(_STATIC):
+            response = self._unauthorized(scope)
         if response is not None:
             await response(scope, receive, _with_headers(send, scope))
             return
@@ -128,16 +128,16 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         if not self.rules.allows_host(headers.get("host", "")):
-            return _error(421, "this server does not answer to that host name", "use --allow-host NAME to add one")
+            return _error(421, "host name not allowed", "use --allow-host NAME to allow it")
         if len(scope["query_string"]) > MOST_QUERY:
             return _error(414, "the address is too long")
         if scope["method"] not in ("GET", "HEAD"):
             origin = headers.get("origin")
             if origin is not None and not self.rules.allows_host(urlsplit(origin).netloc):
-                return _error(403, "requests from other pages are refused")
+                return _error(403, "cross-origin requests are refused")
             length = headers.get("content-length", "0")
             if not length.isdecimal() or int(length) > self.most_body:
-                return _error(413, f"more than {self.most_body} bytes were sent")
+                return _error(413, f"the request body is larger than {self.most_body} bytes")
         return None
 
     async def _login(self, scope: Scope, receive: Receive) -> Response:
@@ -146,20 +146,20 @@ class Guard:
         given = parse_qs((await _body(receive)).decode("latin-1")).get("token", [""])[0]
         if not self.rules.is_token(given):
             return HTMLResponse(_LOGIN_PAGE.format(problem="Wrong token. · 令牌不正确。"), 401)
-        return self._entered("/")
+        return self._logged_in("/")
 
-    def _stranger(self, scope: Scope) -> Response:
-        """The printed address carries the token once; afterwards the browser has a cookie and a clean address."""
+    def _unauthorized(self, scope: Scope) -> Response:
+        """The printed address carries the token once; then the browser gets a cookie and an address without it."""
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if scope["method"] == "GET" and self.rules.is_token(query.pop("token", [""])[0]):
             rest = urlencode(query, doseq=True)
-            return self._entered(scope["path"] + (f"?{rest}" if rest else ""))
+            return self._logged_in(scope["path"] + (f"?{rest}" if rest else ""))
         if scope["method"] == "GET" and not scope["path"].startswith("/api/"):
             return RedirectResponse(LOGIN, 303)
-        return _error(401, "a token is needed", "send Authorization: Bearer TOKEN, or open /login", bearer=True)
+        return _error(401, "a token is required", "send Authorization: Bearer TOKEN, or open /login", bearer=True)
 
-    def _entered(self, where: str) -> Response:
-        # A path of several slashes would be another host to a browser.
+    def _logged_in(self, where: str) -> Response:
+        # A browser would take a path that begins with two slashes for another host.
         response = RedirectResponse("/" + where.lstrip("/"), 303)
         response.set_cookie(COOKIE, self.rules.cookie(), httponly=True, samesite="strict", path="/")
         return response
@@ -192,7 +192,7 @@ def _with_headers(send: Send, scope: Scope) -> Send:
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers[name] = value
-            # Built files have a hash in their name; everything else may be different tomorrow, and is nobody's but ours.
+            # Built files have a hash in their name; everything else may change and is private.
             kept = scope["path"].startswith(_STATIC) and message["status"] == 200
             headers["cache-control"] = "private, max-age=604800" if kept else "no-store"
         await send(message)

@@ -1,7 +1,7 @@
-"""A copy of a run's tables that answers at once: small tables as they are, large ones summed up.
+"""A copy of a run's tables that answers at once: small tables as they are, large ones summed up, metrics worked out.
 
 It lives in a DuckDB file of its own, attached to the run's connection as `web`. Tables keep the names and columns of
-docs/tables.md, so that the report's queries work on it unchanged; sums have names of their own.
+docs/tables.md; numbers people see come from paceline.metrics and have names of their own.
 """
 
 from __future__ import annotations
@@ -9,12 +9,36 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import numpy as np
 
+from paceline.diagnosis.hardware import Hardware
+from paceline.metrics.collectives import DERIVED
+from paceline.metrics.flops import flops_rows
+from paceline.metrics.links import store_links
+from paceline.metrics.memory import rank_memory
+from paceline.metrics.operators import OPERATOR_TIMES
+from paceline.metrics.rank_performance import RankPerformance, rank_performance
+from paceline.metrics.steps import in_steps, step_condition
+from paceline.metrics.table import Table
 from paceline.run.run import Run
-from paceline.web.flops import RECORDED, add_flops
 
-READ = ("ranks", "groups", "steps", "collectives", "links", "packets", "kernels", "operators", "ranks_memory", "memory",
-        "flops", "input_pipeline", "input_steps", "host_calls", "counters")  # fmt: skip
+READ = (
+    "ranks",
+    "groups",
+    "steps",
+    "collectives",
+    "links",
+    "packets",
+    "kernels",
+    "operators",
+    "ranks_memory",
+    "memory",
+    "flops",
+    "input_pipeline",
+    "input_steps",
+    "host_calls",
+    "counters",
+)
 """Tables read before a run is ready; `events` waits until somebody opens the timeline."""
 
 MEMORY_LIMIT = "2GB"
@@ -24,86 +48,19 @@ _COPIES = {
     "groups": "SELECT * FROM groups",
     "steps": "SELECT * FROM steps ORDER BY rank, step",
     "collectives": "SELECT * FROM collectives ORDER BY rank, start",
-    "links": "SELECT * FROM links",
     "packets": """
         SELECT rank, step, transport, packet_bytes, sum(count)::BIGINT AS count, sum(duration)::BIGINT AS duration
         FROM packets GROUP BY ALL
     """,
-    "ranks_memory": "SELECT * FROM ranks_memory",
     "memory": "SELECT * FROM memory ORDER BY rank, kind, time",
-    "flops": f"SELECT *, '{RECORDED}' AS basis FROM flops",
     "input_pipeline": "SELECT * FROM input_pipeline",
     "input_steps": "SELECT * FROM input_steps ORDER BY rank, step",
     "host_calls": "SELECT * FROM host_calls",
     "counters": "SELECT * FROM counters ORDER BY rank, name, time",
-    # Kernels where a rank has them, else what the recording itself summed up, in the finest grain it has.
-    "operator_times": """
-        WITH
-        recorded AS (
-            SELECT rank, coalesce(type, name) AS type, name, core, count(*) AS count, sum(duration)::BIGINT AS time,
-                   min(duration) AS min, max(duration) AS max
-            FROM kernels WHERE core IS DISTINCT FROM 'COMMUNICATION' GROUP BY ALL
-        ),
-        summed AS (
-            SELECT *, min(level) OVER (PARTITION BY rank) AS finest FROM operators
-            WHERE rank NOT IN (SELECT rank FROM recorded) AND core IS DISTINCT FROM 'COMMUNICATION'
-        )
-        FROM recorded
-        UNION ALL
-        SELECT rank, coalesce(type, name), if(level = 'name', name, NULL), core, count, time, min, max
-        FROM summed WHERE level = finest
-    """,
 }
 
-_SUMS = {
-    "kinds": 'SELECT "group", any_value(kind) AS kind FROM web.groups GROUP BY "group"',
-    # Arrival is the start on the cluster clock; without one, all leave together and the shortest stay came last.
-    "meetings": """
-        WITH arrived AS (
-            SELECT *, coalesce(start, -duration) AS arrival FROM web.collectives
-            WHERE op NOT IN ('send', 'receive') AND "group" IS NOT NULL AND sequence IS NOT NULL
-        )
-        SELECT "group", op, sequence, any_value(kind) AS kind, arg_min(name, rank) AS name, min(step) AS step,
-               count(*) AS members, min(arrival) AS first_arrival, max(arrival) AS last_arrival,
-               arg_max(rank, arrival) AS last_rank, max(arrival, 2)[2] AS before_arrival,
-               (count(*)::HUGEINT * max(arrival) - sum(arrival))::BIGINT AS waited, max(duration) AS longest,
-               min(duration) AS shortest, sum(bytes)::BIGINT AS bytes, sum(transit)::BIGINT AS transit,
-               bool_or(start IS NOT NULL) AS clocked
-        FROM arrived LEFT JOIN web.kinds USING ("group")
-        GROUP BY "group", op, sequence HAVING count(*) > 1
-    """,
-    "rank_collectives": """
-        SELECT rank, one.step, one.op, kinds.kind, count(*) AS calls, sum(duration)::BIGINT AS duration,
-               sum(wait)::BIGINT AS wait, sum(one.transit)::BIGINT AS transit, sum(one.bytes)::BIGINT AS bytes,
-               sum(least(duration, last_arrival - coalesce(start, -duration)))::BIGINT AS early,
-               count(members) AS meetings, count(*) FILTER (rank = last_rank) AS last,
-               sum(last_arrival - before_arrival) FILTER (rank = last_rank)::BIGINT AS held
-        FROM web.collectives AS one
-        LEFT JOIN web.meetings USING ("group", op, sequence)
-        LEFT JOIN web.kinds AS kinds ON one."group" = kinds."group"
-        GROUP BY ALL
-    """,
-    "link_sums": """
-        SELECT src, dst, scope, "group", transport, sum(bytes)::BIGINT AS bytes, sum(duration)::BIGINT AS duration,
-               sum(bytes) / nullif(sum(duration), 0) AS bandwidth
-        FROM web.links GROUP BY ALL
-    """,
-    "link_classes": """
-        SELECT transport, round(log2(greatest(bytes, 1)) / 2) AS size, median(bandwidth) AS usual, count(*) AS links
-        FROM web.link_sums WHERE src <> dst GROUP BY ALL
-    """,
-    "stages": "SELECT rank, coalesce(stage, -1) AS stage FROM web.ranks",
-    "counted_steps": "SELECT rank, count(*) AS steps FROM web.steps GROUP BY rank",
-    "operator_usual": """
-        WITH
-        by_rank AS (
-            SELECT rank, stage, type, name, sum(time) / any_value(greatest(coalesce(steps, 1), 1)) AS time
-            FROM web.operator_times JOIN web.stages USING (rank) LEFT JOIN web.counted_steps USING (rank)
-            GROUP BY GROUPING SETS ((rank, stage, type), (rank, stage, type, name))
-        )
-        SELECT stage, type, name, median(time) AS usual, count(*) AS ranks FROM by_rank GROUP BY ALL
-    """,
-}
+_WHOLE = frozenset({"rank", "step", "steps", "peer_group", "peak", "capacity", "static", "headroom"})
+"""Columns of metrics that hold whole numbers."""
 
 
 class Snapshot:
@@ -117,8 +74,8 @@ class Snapshot:
         return self.cursor.sql(query)
 
 
-def make_snapshot(run: Run, scratch: Path, peak_rate: float | None = None) -> None:
-    """Read what is needed and copy it; `scratch` is a directory of ours, `peak_rate` FLOP/s of one card."""
+def make_snapshot(run: Run, scratch: Path, hardware: Hardware) -> None:
+    """Read what is needed and copy it; `scratch` is a directory of ours."""
     connection = run.connection
     # Before anything is read: once used, the directory cannot be changed.
     connection.execute("SET temp_directory = ?", [str(scratch / "spill")])
@@ -126,6 +83,48 @@ def make_snapshot(run: Run, scratch: Path, peak_rate: float | None = None) -> No
     run.load(READ)
     file = str(scratch / "web.duckdb").replace("'", "''")
     connection.execute(f"ATTACH '{file}' AS web")
-    for name, select in (_COPIES | _SUMS).items():
+    performance = rank_performance(run)
+    chosen = step_condition(performance.steps.tolist())
+    copies = _COPIES | {"operator_times": OPERATOR_TIMES.format(chosen=chosen)}
+    for name, select in copies.items():
         connection.execute(f"CREATE TABLE web.{name} AS {select}")
-    add_flops(run, peak_rate)
+    store_links(run, chosen, hardware.nominal_speeds, schema="web")
+    _derive(connection)
+    for name, table in _metrics(run, performance, hardware).items():
+        _store(connection, name, table)
+
+
+def _derive(connection: duckdb.DuckDBPyConnection) -> None:
+    """Tables that build on the copies, and on each other."""
+    with connection.cursor() as cursor:
+        cursor.execute("USE web")
+        for name, select in DERIVED.items():
+            cursor.execute(f"CREATE TABLE {name} AS {select}")
+
+
+def _metrics(run: Run, performance: RankPerformance, hardware: Hardware) -> dict[str, Table]:
+    ranks = performance.ranks.tolist()
+    return {
+        "steady_steps": Table({"step": performance.steps.astype(np.float64)}, {}),
+        "rank_steps": performance.rank_steps,
+        "rank_means": performance.rank_means,
+        "rank_peers": performance.rank_peers,
+        "rank_memory": rank_memory(run, ranks, performance.peer_groups, hardware.memory_for),
+        "flops": flops_rows(run, in_steps(performance.steps.tolist()), hardware.peak_rate),
+    }
+
+
+def _store(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
+    """Unknown numbers become null."""
+    numbers = [f'if(isnan("{column}"), NULL, "{column}")::{_type(column)} AS "{column}"' for column in table.numbers]
+    texts = [f'"{column}"::VARCHAR AS "{column}"' for column in table.texts]
+    values = {**table.numbers, **{column: np.array(list(words), dtype=object) for column, words in table.texts.items()}}
+    connection.register("staged_metrics", values)
+    try:
+        connection.execute(f"CREATE TABLE web.{name} AS SELECT {', '.join(numbers + texts)} FROM staged_metrics")
+    finally:
+        connection.unregister("staged_metrics")
+
+
+def _type(column: str) -> str:
+    return "BIGINT" if column in _WHOLE else "DOUBLE"

@@ -1,14 +1,22 @@
-"""Every table the pages show, as SQL over a run's snapshot. Times are ms, sizes bytes, bandwidth GB/s."""
+"""The tables the pages show: which columns of metrics, with their units, filters and order.
+
+Numbers are defined in paceline.metrics and worked out in the snapshot; here they are only chosen and filtered. Times are
+ms, sizes bytes, bandwidth GB/s.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from paceline.tables import INPUT_WAIT
+from paceline.metrics.collectives import COLLECTIVE_ARRIVALS, COLLECTIVES_COMPARED, rank_communication, rank_operators
+from paceline.metrics.links import LINK_TOTALS, packets_by_size
+from paceline.metrics.memory import ALLOCATIONS as MEMORY_ALLOCATIONS
+from paceline.metrics.operators import compared_operators
+from paceline.metrics.steps import PARTS
 from paceline.web.paging import Column, Filters, PagedTable
 
-_STEP = "($step IS NULL OR step = $step)"
-_WHO = (
+_STEADY = "(step IS NULL OR step IN (SELECT step FROM steady_steps))"
+WHO = (
     "($rank IS NULL OR rank = $rank) AND ($host IS NULL OR host = $host) AND ($stage IS NULL OR stage = $stage) "
     'AND ($group IS NULL OR rank IN (SELECT rank FROM groups WHERE "group" = $group))'
 )
@@ -27,86 +35,79 @@ def _fixed(sql: str) -> Callable[[Filters], str]:
     return lambda filters: sql
 
 
+def _of_steps(sql: Callable[[str], str]) -> Callable[[Filters], str]:
+    """A SELECT over the step asked for, or over the steps that count."""
+    return lambda filters: sql("step = $step" if filters.get("step") is not None else _STEADY)
+
+
+def chosen_steps(step: int | None) -> str:
+    """The same as a condition on `step`, for charts."""
+    return _STEADY if step is None else f"step = {step:d}"
+
+
+def links_in_step(step: int | None) -> str:
+    """Links with their columns: over the steps that count, or in one step."""
+    return "link_totals" if step is None else f"({_step_links(f'step = {step:d}')})"
+
+
+def _step_links(chosen: str) -> str:
+    # The speed a transport reaches is that of all steps; a step is only compared with it.
+    totals = LINK_TOTALS.format(chosen=chosen, nominal="NULL::DOUBLE")
+    return f"""
+        SELECT one.* EXCLUDE (top, nominal, speed, utilisation), every.speed, one.bandwidth / every.speed AS utilisation
+        FROM ({totals}) AS one
+        LEFT JOIN (SELECT transport, any_value(speed) AS speed FROM link_totals GROUP BY transport) AS every
+          USING (transport)
+    """
+
+
+def _step_trace(filters: Filters) -> str:
+    rows = "rank_means" if filters.get("step") is None else "(SELECT *, 1 AS steps FROM rank_steps WHERE step = $step)"
+    return f"SELECT * FROM {rows} JOIN ranks USING (rank) WHERE {WHO}"
+
+
 STEP_TRACE = PagedTable(
     "step-trace",
-    "Where each rank's step goes: the mean of all steps, or one step. own = duration - exposed communication; excess "
-    "compares it with the median of the same pipeline stage.",
+    "Where each rank's step goes: the mean of the steps that count, or one step; the parts add up to the duration. "
+    "self_time and reference are medians over the steps, excess = self_time / reference - 1.",
     (
-        *_rank_columns(), Column("steps", "count"),
-        *_ms("duration", "data_wait", "forward_backward", "tail", "computing", "exposed", "overlapped", "free", "bubble",
-             "own"),
+        *_rank_columns(),
+        Column("steps", "count"),
+        *_ms("duration", *PARTS, "self_time", "reference"),
         Column("excess", "fraction"),
+        *_ms("bubble"),
     ),
-    _fixed(f"""
-        WITH usual AS (
-            SELECT rank, count(*) AS steps, avg(duration) / 1e6 AS duration,
-                   avg({INPUT_WAIT}) / 1e6 AS data_wait,
-                   avg(forward_backward) / 1e6 AS forward_backward, avg(tail) / 1e6 AS tail,
-                   avg(computing) / 1e6 AS computing, avg(exposed) / 1e6 AS exposed,
-                   avg(overlapped) / 1e6 AS overlapped, avg(free) / 1e6 AS free, avg(bubble) / 1e6 AS bubble,
-                   avg(coalesce(duration - exposed, computing, forward_backward)) / 1e6 AS own
-            FROM steps WHERE {_STEP} GROUP BY rank
-        ),
-        compared AS (
-            SELECT *, own / nullif(median(own) OVER (PARTITION BY stage), 0) - 1 AS excess
-            FROM usual JOIN ranks USING (rank)
-        )
-        SELECT * FROM compared WHERE {_WHO}
-    """),
+    _step_trace,
     ("step", *_WHO_FILTERS),
     "-excess",
-)  # fmt: skip
+)
 
 COMMUNICATION = PagedTable(
     "communication",
-    "Each rank's communication a step: time in collectives and messages, waiting for others, moving data; how often it "
-    "came last and held the others up.",
+    "Each rank's communication per step: time in collectives and messages, waiting for others, moving data; how often it "
+    "came last, and the time that blocked all others.",
     (
-        *_rank_columns(), Column("calls", "count"), *_ms("time", "wait", "transit"), Column("wait_share", "fraction"),
-        Column("bytes", "bytes"), Column("bandwidth", "rate"), Column("last", "fraction"), *_ms("held"),
+        *_rank_columns(),
+        Column("calls", "count"),
+        *_ms("time", "waiting", "transit"),
+        Column("waiting_share", "fraction"),
+        Column("bytes", "bytes"),
+        Column("bandwidth", "rate"),
+        Column("last", "fraction"),
+        *_ms("blocked_time"),
     ),
-    _fixed(f"""
-        WITH summed AS (
-            SELECT rank, sum(calls) / count(DISTINCT coalesce(step, 0)) AS calls,
-                   sum(duration) / count(DISTINCT coalesce(step, 0)) / 1e6 AS time,
-                   coalesce(nullif(sum(wait), 0), sum(early)) / count(DISTINCT coalesce(step, 0)) / 1e6 AS wait,
-                   sum(transit) / count(DISTINCT coalesce(step, 0)) / 1e6 AS transit,
-                   sum(bytes) / count(DISTINCT coalesce(step, 0)) AS bytes,
-                   sum(bytes) / nullif(sum(transit), 0) AS bandwidth,
-                   sum(last) / nullif(sum(meetings), 0) AS last,
-                   sum(held) / count(DISTINCT coalesce(step, 0)) / 1e6 AS held
-            FROM rank_collectives WHERE {_STEP} GROUP BY rank
-        )
-        SELECT *, wait / nullif(time, 0) AS wait_share FROM summed JOIN ranks USING (rank) WHERE {_WHO}
-    """),
+    _of_steps(lambda chosen: f"SELECT * FROM ({rank_communication(chosen)}) JOIN ranks USING (rank) WHERE {WHO}"),
     ("step", *_WHO_FILTERS),
-    "-held",
-)  # fmt: skip
+    "-blocked_time",
+)
 
 
 def _links(filters: Filters) -> str:
-    """All steps are summed beforehand; one step is summed here."""
-    source, classes = "link_sums", "link_classes"
-    if filters.get("step") is not None:
-        classes = """(
-            SELECT transport, round(log2(greatest(bytes, 1)) / 2) AS size, median(bytes / nullif(duration, 0)) AS usual,
-                   count(*) AS links
-            FROM links WHERE step = $step AND src <> dst GROUP BY ALL
-        )"""
-        source = """(
-            SELECT src, dst, scope, "group", transport, sum(bytes)::BIGINT AS bytes, sum(duration)::BIGINT AS duration,
-                   sum(bytes) / nullif(sum(duration), 0) AS bandwidth
-            FROM links WHERE step = $step GROUP BY ALL
-        )"""
+    source = "link_totals" if filters.get("step") is None else f"({_step_links('step = $step')})"
     return f"""
-        WITH judged AS (
-            SELECT one.*, usual, bandwidth / nullif(usual, 0) AS ratio, links AS peers
-            FROM {source} AS one LEFT JOIN {classes} AS class
-              ON one.transport = class.transport AND round(log2(greatest(bytes, 1)) / 2) = class.size
-        )
         SELECT src, dst, sender.host AS src_host, receiver.host AS dst_host, scope, transport, bytes,
-               duration / 1e6 AS time, bandwidth, usual, ratio
-        FROM judged
+               duration / 1e6 AS time, bandwidth, reference, ratio, peers
+        FROM {source} AS one
         LEFT JOIN ranks AS sender ON scope = 'global' AND src = sender.rank
         LEFT JOIN ranks AS receiver ON scope = 'global' AND dst = receiver.rank
         WHERE src <> dst AND ($src IS NULL OR src = $src) AND ($dst IS NULL OR dst = $dst)
@@ -117,47 +118,61 @@ def _links(filters: Filters) -> str:
 
 LINKS = PagedTable(
     "links",
-    "Every link: bytes, time, bandwidth, and the median of links of the same transport that carry about as much.",
+    "Every link: bytes, time, bandwidth, and what links of its class reach: same transport, same kind of message, groups "
+    "of the same size, about as many bytes. ratio = bandwidth / reference.",
     (
-        Column("src", "rank"), Column("dst", "rank"), Column("src_host"), Column("dst_host"), Column("transport"),
-        Column("bytes", "bytes"), *_ms("time"), Column("bandwidth", "rate"), Column("usual", "rate"),
-        Column("ratio", "fraction"), Column("scope"),
+        Column("src", "rank"),
+        Column("dst", "rank"),
+        Column("src_host"),
+        Column("dst_host"),
+        Column("transport"),
+        Column("bytes", "bytes"),
+        *_ms("time"),
+        Column("bandwidth", "rate"),
+        Column("reference", "rate"),
+        Column("ratio", "fraction"),
+        Column("peers", "count"),
+        Column("scope"),
     ),
     _links,
     ("step", "src", "dst", "rank", "host", "transport"),
     "ratio",
-)  # fmt: skip
+)
 
 COLLECTIVES = PagedTable(
     "collectives",
     "Every collective that several ranks recorded: how far apart they arrived, who came last, how long the others "
     "waited in all.",
     (
-        Column("step", "count"), Column("op"), Column("kind"), Column("name"), Column("members", "count"),
-        *_ms("spread"), Column("last_rank", "rank"), Column("last_host"), *_ms("waited", "longest", "shortest"),
-        Column("bytes", "bytes"), Column("bandwidth", "rate"), Column("group"), Column("sequence", "count"),
+        Column("step", "count"),
+        Column("op"),
+        Column("kind"),
+        Column("name"),
+        Column("members", "count"),
+        *_ms("spread"),
+        Column("last_rank", "rank"),
+        Column("last_host"),
+        *_ms("waited", "longest", "shortest"),
+        Column("bytes", "bytes"),
+        Column("bandwidth", "rate"),
+        Column("group"),
+        Column("sequence", "count"),
     ),
-    _fixed("""
-        SELECT meetings.* EXCLUDE (longest, shortest, waited), (last_arrival - first_arrival) / 1e6 AS spread,
-               waited / 1e6 AS waited, longest / 1e6 AS longest, shortest / 1e6 AS shortest,
-               bytes / nullif(transit, 0) AS bandwidth, ranks.host AS last_host
-        FROM meetings LEFT JOIN ranks ON last_rank = ranks.rank
+    _fixed(f"""
+        SELECT one.*, ranks.host AS last_host FROM ({COLLECTIVES_COMPARED}) AS one LEFT JOIN ranks ON last_rank = ranks.rank
         WHERE ($step IS NULL OR step = $step) AND ($group IS NULL OR "group" = $group) AND ($op IS NULL OR op = $op)
           AND ($rank IS NULL OR last_rank = $rank) AND ($q IS NULL OR contains(lower(name), lower($q)))
     """),
     ("step", "op", "group", "rank", "q"),
     "-waited",
-)  # fmt: skip
+)
 
 ARRIVALS = PagedTable(
     "arrivals",
     "One collective: when each rank arrived after the first, how long it waited for the last, how long it stayed.",
     (*_rank_columns(), *_ms("late", "waited", "duration", "transit", "wait"), Column("bytes", "bytes")),
-    _fixed("""
-        SELECT rank, host, device, stage, (coalesce(start, -duration) - first_arrival) / 1e6 AS late,
-               (last_arrival - coalesce(start, -duration)) / 1e6 AS waited, duration / 1e6 AS duration,
-               one.transit / 1e6 AS transit, wait / 1e6 AS wait, one.bytes AS bytes
-        FROM collectives AS one JOIN meetings USING ("group", op, sequence) LEFT JOIN ranks USING (rank)
+    _fixed(f"""
+        SELECT * FROM ({COLLECTIVE_ARRIVALS}) LEFT JOIN ranks USING (rank)
         WHERE "group" = $group AND op = $op AND sequence = $sequence
     """),
     ("group", "op", "sequence"),
@@ -168,62 +183,88 @@ ARRIVALS = PagedTable(
 PACKETS = PagedTable(
     "packets",
     "In which packet sizes bytes travel, by transport.",
-    (Column("transport"), Column("packet_bytes", "bytes"), Column("count", "count"), Column("bytes", "bytes"),
-     *_ms("time"), Column("share", "fraction"), Column("bandwidth", "rate")),
-    _fixed(f"""
-        SELECT transport, packet_bytes, sum(count) AS count, sum(packet_bytes * count) AS bytes,
-               sum(duration) / 1e6 AS time, sum(duration) / sum(sum(duration)) OVER (PARTITION BY transport) AS share,
-               sum(packet_bytes * count) / nullif(sum(duration), 0) AS bandwidth
-        FROM packets WHERE {_STEP} AND ($rank IS NULL OR rank = $rank)
-          AND ($transport IS NULL OR transport = $transport)
-        GROUP BY transport, packet_bytes
-    """),
+    (
+        Column("transport"),
+        Column("packet_bytes", "bytes"),
+        Column("count", "count"),
+        Column("bytes", "bytes"),
+        *_ms("time"),
+        Column("share", "fraction"),
+        Column("bandwidth", "rate"),
+    ),
+    _of_steps(
+        lambda chosen: packets_by_size(
+            f"{chosen} AND ($rank IS NULL OR rank = $rank) AND ($transport IS NULL OR transport = $transport)"
+        )
+    ),
     ("step", "rank", "transport"),
     "-time",
-)  # fmt: skip
+)
 
 MEMORY = PagedTable(
     "memory",
-    "Peak of each rank's device memory against what there is.",
-    (*_rank_columns(), Column("peak", "bytes"), Column("capacity", "bytes"), Column("share", "fraction"),
-     Column("static", "bytes"), Column("basis")),
-    _fixed(f"""
-        SELECT *, peak / nullif(capacity, 0) AS share FROM ranks_memory JOIN ranks USING (rank) WHERE {_WHO}
-    """),
+    "Peak of each rank's device memory: its share of what there is, and how much more it is than its peers'.",
+    (
+        *_rank_columns(),
+        Column("peak", "bytes"),
+        Column("capacity", "bytes"),
+        Column("share", "fraction"),
+        Column("reference", "bytes"),
+        Column("excess", "fraction"),
+        Column("static", "bytes"),
+        Column("basis"),
+    ),
+    _fixed(f"SELECT * FROM rank_memory JOIN ranks USING (rank) WHERE {WHO}"),
     _WHO_FILTERS,
     "-peak",
-)  # fmt: skip
+)
 
 ALLOCATIONS = PagedTable(
     "allocations",
     "What took a rank's memory: single allocations, or nodes of the graph where memory was planned.",
-    (Column("name"), Column("kind"), Column("size", "bytes"), *_ms("lifetime"), Column("allocated", "bytes"),
-     Column("position", "count")),
-    _fixed("""
-        SELECT name, kind, coalesce(size, allocated) AS size, lifetime / 1e6 AS lifetime, allocated, position
-        FROM memory WHERE rank = $rank AND kind IN ('operator', 'node')
-          AND ($q IS NULL OR contains(lower(name), lower($q)))
+    (
+        Column("name"),
+        Column("kind"),
+        Column("size", "bytes"),
+        *_ms("lifetime"),
+        Column("allocated", "bytes"),
+        Column("position", "count"),
+    ),
+    _fixed(f"""
+        SELECT * FROM ({MEMORY_ALLOCATIONS}) WHERE rank = $rank AND ($q IS NULL OR contains(lower(name), lower($q)))
     """),
     ("rank", "q"),
     "-size",
     needs=("rank",),
-)  # fmt: skip
+)
 
 FLOPS = PagedTable(
     "flops",
-    "Work of each rank a step and the rate it was done at: as recorded, or counted from its matrix products.",
-    (*_rank_columns(), Column("unit"), Column("flops", "number"), Column("flops_per_s", "number"),
-     Column("utilisation", "fraction"), Column("basis")),
-    _fixed(f"SELECT * FROM flops JOIN ranks USING (rank) WHERE name IS NULL AND {_WHO}"),
+    "Work of each rank per step and the rate it was done at: as recorded, or counted from its matrix products.",
+    (
+        *_rank_columns(),
+        Column("unit"),
+        Column("flops", "number"),
+        Column("flops_per_s", "number"),
+        Column("utilisation", "fraction"),
+        Column("mfu", "fraction"),
+        Column("basis"),
+    ),
+    _fixed(f"SELECT * FROM flops JOIN ranks USING (rank) WHERE name IS NULL AND {WHO}"),
     _WHO_FILTERS,
     "-flops",
-)  # fmt: skip
+)
 
 OPERATOR_FLOPS = PagedTable(
     "operator-flops",
     "Work of a rank's operators: as recorded, or counted from the shapes of matrix products.",
-    (Column("name"), Column("unit"), Column("flops", "number"), Column("flops_per_s", "number"),
-     Column("utilisation", "fraction")),
+    (
+        Column("name"),
+        Column("unit"),
+        Column("flops", "number"),
+        Column("flops_per_s", "number"),
+        Column("utilisation", "fraction"),
+    ),
     _fixed("""
         SELECT name, unit, flops, flops_per_s, utilisation FROM flops
         WHERE rank = $rank AND name IS NOT NULL AND ($q IS NULL OR contains(lower(name), lower($q)))
@@ -231,66 +272,78 @@ OPERATOR_FLOPS = PagedTable(
     ("rank", "q"),
     "-flops",
     needs=("rank",),
-)  # fmt: skip
+)
 
 
 def _operators(filters: Filters) -> str:
     """By type, or by name inside types."""
-    by_name = filters.get("level") == "name"
-    name = "name" if by_name else "NULL"
     return f"""
-        WITH own AS (
-            SELECT type, {name} AS name, string_agg(DISTINCT core, ', ') AS core, sum(count) AS count,
-                   sum(time) / any_value(greatest(coalesce(steps, 1), 1)) AS time, min(min) AS min, max(max) AS max,
-                   any_value(stage) AS stage, sum(time) / sum(sum(time)) OVER () AS share
-            FROM operator_times JOIN stages USING (rank) LEFT JOIN counted_steps USING (rank)
-            WHERE rank = $rank AND ($level IS NULL OR true) {"AND name IS NOT NULL" if by_name else ""}
-            GROUP BY type{", operator_times.name" if by_name else ""}
-        )
-        SELECT own.type, own.name, core, count, time / 1e6 AS time, share, own.min / 1e6 AS min, own.max / 1e6 AS max,
-               usual / 1e6 AS usual,
-               if(ranks > 1, time / nullif(usual, 0) - 1, NULL) AS excess
-        FROM own LEFT JOIN operator_usual AS peers
-          ON own.stage = peers.stage AND own.type = peers.type AND own.name IS NOT DISTINCT FROM peers.name
-        WHERE $q IS NULL OR contains(lower(coalesce(own.name, own.type)), lower($q))
+        SELECT * FROM ({compared_operators(by_name=filters.get("level") == "name")})
+        WHERE rank = $rank AND ($level IS NULL OR true)
+          AND ($q IS NULL OR contains(lower(coalesce(name, type)), lower($q)))
     """
 
 
 OPERATORS = PagedTable(
     "operators",
-    "A rank's operators by type or by name: time a step, and the median of the ranks of its stage.",
-    (Column("type"), Column("name"), Column("core"), Column("count", "count"), *_ms("time"), Column("share", "fraction"),
-     *_ms("usual"), Column("excess", "fraction"), *_ms("min", "max")),
+    "A rank's operators by type or by name: time per step, mean of one execution, and what its peers need for one.",
+    (
+        Column("type"),
+        Column("name"),
+        Column("core"),
+        Column("count", "count"),
+        *_ms("time"),
+        Column("share", "fraction"),
+        *_ms("mean", "reference"),
+        Column("excess", "fraction"),
+        *_ms("min", "max"),
+    ),
     _operators,
     ("rank", "level", "q"),
     "-time",
     needs=("rank",),
-)  # fmt: skip
+)
 
 CARD_COLLECTIVES = PagedTable(
     "card-collectives",
     "A rank's communication operators by name.",
-    (Column("op"), Column("kind"), Column("name"), Column("calls", "count"), *_ms("time", "longest", "wait", "transit"),
-     Column("bytes", "bytes"), Column("bandwidth", "rate")),
-    _fixed(f"""
-        SELECT op, kind, name, count(*) AS calls, sum(duration) / 1e6 AS time, max(duration) / 1e6 AS longest,
-               sum(wait) / 1e6 AS wait, sum(transit) / 1e6 AS transit, sum(bytes) AS bytes,
-               sum(bytes) / nullif(sum(transit), 0) AS bandwidth
-        FROM collectives LEFT JOIN kinds USING ("group")
-        WHERE rank = $rank AND {_STEP} AND ($q IS NULL OR contains(lower(name), lower($q)))
-        GROUP BY op, kind, name
-    """),
+    (
+        Column("op"),
+        Column("kind"),
+        Column("name"),
+        Column("calls", "count"),
+        *_ms("time", "longest", "wait", "transit"),
+        Column("bytes", "bytes"),
+        Column("bandwidth", "rate"),
+    ),
+    _of_steps(
+        lambda chosen: (
+            f"""
+            SELECT * FROM ({rank_operators(chosen)})
+            WHERE rank = $rank AND ($q IS NULL OR contains(lower(name), lower($q)))
+        """
+        )
+    ),
     ("rank", "step", "q"),
     "-time",
     needs=("rank",),
-)  # fmt: skip
+)
 
 INPUT_PIPELINE = PagedTable(
     "input-pipeline",
     "A rank's dataset operators, from the device back to the files, with their queues.",
-    (Column("op_id", "count"), Column("op"), Column("stage"), Column("parent", "count"), Column("workers", "count"),
-     Column("queue_size", "number"), Column("queue_capacity", "count"), Column("queue_empty", "fraction"), *_ms("time"),
-     Column("cpu", "number")),
+    (
+        Column("op_id", "count"),
+        Column("op"),
+        Column("stage"),
+        Column("parent", "count"),
+        Column("workers", "count"),
+        Column("queue_size", "number"),
+        Column("queue_capacity", "count"),
+        Column("queue_empty", "fraction"),
+        *_ms("time"),
+        Column("cpu", "number"),
+    ),
     _fixed("""
         SELECT op_id, op, stage, parent, workers, queue_size, queue_capacity, queue_empty, time / 1e6 AS time, cpu
         FROM input_pipeline WHERE rank = $rank
@@ -298,7 +351,7 @@ INPUT_PIPELINE = PagedTable(
     ("rank",),
     "op_id",
     needs=("rank",),
-)  # fmt: skip
+)
 
 HOST_CALLS = PagedTable(
     "host-calls",
@@ -315,19 +368,18 @@ HOST_CALLS = PagedTable(
 
 CARD_STEPS = PagedTable(
     "card-steps",
-    "A rank's steps one by one.",
-    (Column("step", "count"), *_ms("duration", "data_wait", "forward_backward", "tail", "computing", "exposed",
-                                   "overlapped", "free", "bubble")),
-    _fixed(f"""
-        SELECT step, duration / 1e6 AS duration, {INPUT_WAIT} / 1e6 AS data_wait,
-               forward_backward / 1e6 AS forward_backward, tail / 1e6 AS tail, computing / 1e6 AS computing,
-               exposed / 1e6 AS exposed, overlapped / 1e6 AS overlapped, free / 1e6 AS free, bubble / 1e6 AS bubble
-        FROM steps WHERE rank = $rank AND step IS NOT NULL
-    """),
+    "A rank's steps one by one; the parts add up to the duration.",
+    (
+        Column("step", "count"),
+        *_ms("duration", *PARTS, "self_time", "reference"),
+        Column("excess", "fraction"),
+        *_ms("bubble"),
+    ),
+    _fixed("SELECT * FROM rank_steps WHERE rank = $rank AND step IS NOT NULL"),
     ("rank",),
     "step",
     needs=("rank",),
-)  # fmt: skip
+)
 
 GROUPS = PagedTable(
     "groups",
@@ -343,6 +395,22 @@ GROUPS = PagedTable(
 
 TABLES: dict[str, PagedTable] = {
     table.name: table
-    for table in (GROUPS, STEP_TRACE, COMMUNICATION, LINKS, COLLECTIVES, ARRIVALS, PACKETS, MEMORY, ALLOCATIONS, FLOPS,
-                  OPERATOR_FLOPS, OPERATORS, CARD_COLLECTIVES, INPUT_PIPELINE, HOST_CALLS, CARD_STEPS)
-}  # fmt: skip
+    for table in (
+        GROUPS,
+        STEP_TRACE,
+        COMMUNICATION,
+        LINKS,
+        COLLECTIVES,
+        ARRIVALS,
+        PACKETS,
+        MEMORY,
+        ALLOCATIONS,
+        FLOPS,
+        OPERATOR_FLOPS,
+        OPERATORS,
+        CARD_COLLECTIVES,
+        INPUT_PIPELINE,
+        HOST_CALLS,
+        CARD_STEPS,
+    )
+}

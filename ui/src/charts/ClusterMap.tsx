@@ -1,8 +1,8 @@
 // The cluster as racks: each host a block of cards, coloured by one number, culprits red.
-import { hostName } from "../views/names";
+import { hostName } from "../i18n/rankNames";
 import { useCallback, useMemo, useState } from "preact/hooks";
-import { hideTip, showTip, type Tip } from "../components/tooltip";
-import type { Cluster, Rank } from "../data/cluster";
+import { hideTip, showTip, type Tip } from "./tooltip";
+import type { Cluster, Rank } from "../api/cluster";
 import { useText } from "../i18n/text";
 import { css, inkOn, mix, parseHex, variable } from "./color";
 import { packRacks, type Cell } from "./racks";
@@ -34,8 +34,14 @@ export function ClusterMap({ cluster, fraction, tip, color, marked, onPick }: Cl
         if (racks.labels) context.fillText(fit(context, hostName(rack.host.name, t), rack.width), rack.x, rack.y - 5);
       }
       // A few that are missing must be seen; where most are, they must not drown the others.
-      const known = racks.cells.reduce((sum, cell) => sum + Number(cell.rank.recorded && fraction(cell.rank) !== null), 0);
-      const [empty, red] = [variable(known * 2 < racks.cells.length ? "rule" : "ink-soft"), parseHex(variable("culprit"))];
+      const known = racks.cells.reduce(
+        (sum, cell) => sum + Number(cell.rank.recorded && fraction(cell.rank) !== null),
+        0,
+      );
+      const [empty, red] = [
+        variable(known * 2 < racks.cells.length ? "rule" : "ink-soft"),
+        parseHex(variable("culprit")),
+      ];
       racks.cells.forEach((cell) => {
         const value = fraction(cell.rank);
         const culprit = marked.has(cell.rank.rank);
@@ -72,18 +78,30 @@ export function ClusterMap({ cluster, fraction, tip, color, marked, onPick }: Cl
         ref={ref}
         tabIndex={0}
         role="application"
-        aria-label={t("map.label", { n: cluster.ranks.length })}
+        aria-label={t("ui.map.label", { n: cluster.ranks.length })}
         onMouseMove={(event) => describe(at(event), event.clientX, event.clientY)}
         onMouseLeave={hideTip}
-        onBlur={() => { setCursor(null); hideTip(); }}
-        onClick={(event) => { const cell = at(event); if (cell) onPick(cell.rank); }}
+        onBlur={() => {
+          setCursor(null);
+          hideTip();
+        }}
+        onClick={(event) => {
+          const cell = at(event);
+          if (cell) onPick(cell.rank);
+        }}
         onKeyDown={onKeyDown}
       />
     </div>
   );
 }
 
-function drawCell(context: CanvasRenderingContext2D, cell: Cell, size: number, fill: string | null, empty: string): void {
+function drawCell(
+  context: CanvasRenderingContext2D,
+  cell: Cell,
+  size: number,
+  fill: string | null,
+  empty: string,
+): void {
   const inner = size - (size > 12 ? 2 : 1);
   if (fill !== null) {
     context.fillStyle = fill;

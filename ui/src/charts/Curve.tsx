@@ -1,6 +1,6 @@
 // Series over time or position on a canvas: memory, counters, queues.
 import { useCallback } from "preact/hooks";
-import { hideTip, showTip } from "../components/tooltip";
+import { hideTip, showTip } from "./tooltip";
 import { variable } from "./color";
 import { axisRange, linear, ticks } from "./scale";
 import { useCanvas } from "./useCanvas";
@@ -53,7 +53,8 @@ export function Curve({ series, format, formatX, label, fromZero = true, height 
         context.fillText(format(value), LEFT - 8, y(value));
       }
       context.textAlign = "center";
-      for (const value of ticks(span[0], span[1], 8).filter((tick) => !whole || Number.isInteger(tick))) context.fillText(formatX(value), Math.min(width - 24, Math.max(LEFT + 10, x(value))), tall - 9);
+      for (const value of ticks(span[0], span[1], 8).filter((tick) => !whole || Number.isInteger(tick)))
+        context.fillText(formatX(value), Math.min(width - 24, Math.max(LEFT + 10, x(value))), tall - 9);
       for (const one of series) trace(context, one, x, y);
     },
     [series, format, formatX, range[0], range[1], span[0], span[1], whole],
@@ -75,14 +76,22 @@ export function Curve({ series, format, formatX, label, fromZero = true, height 
   );
 }
 
-function trace(context: CanvasRenderingContext2D, { x: xs, y: ys, color, steps, dashed }: Series, x: (v: number) => number, y: (v: number) => number): void {
+function trace(
+  context: CanvasRenderingContext2D,
+  { x: xs, y: ys, color, steps, dashed }: Series,
+  x: (v: number) => number,
+  y: (v: number) => number,
+): void {
   context.strokeStyle = variable(color);
   context.lineWidth = 1.8;
   context.setLineDash(dashed ? [5, 4] : []);
   context.beginPath();
   let drawing = false;
   for (let i = 0; i < xs.length; i++) {
-    if (!Number.isFinite(ys[i])) { drawing = false; continue; }
+    if (!Number.isFinite(ys[i])) {
+      drawing = false;
+      continue;
+    }
     if (drawing && steps) context.lineTo(x(xs[i]), y(ys[i - 1]));
     if (drawing) context.lineTo(x(xs[i]), y(ys[i]));
     else context.moveTo(x(xs[i]), y(ys[i]));

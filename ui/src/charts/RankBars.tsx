@@ -1,7 +1,7 @@
 // A column per rank, stacked upwards (and optionally one part downwards); 1,024 ranks fit side by side.
 import { useCallback, useState } from "preact/hooks";
-import { hideTip, showTip, type Tip } from "../components/tooltip";
-import { duration, fixed } from "../format/numbers";
+import { hideTip, showTip, type Tip } from "./tooltip";
+import { duration, fixed } from "../i18n/numbers";
 import { variable } from "./color";
 import { axisRange, linear, ticks } from "./scale";
 import { useCanvas } from "./useCanvas";
@@ -38,7 +38,12 @@ export function RankBars({ bars, colors, downColor, marked, tip, label, height =
       drawAxis(context, { width, y, range: paddedRange(low, high) });
       const tops: { x: number; top: number; thick: number }[] = [];
       // Asking the style sheet costs more than a rectangle: ten thousand bars must not ask for each of their parts.
-      const [paints, down, red, ink] = [colors.map(variable), downColor ? variable(downColor) : "", variable("culprit"), variable("ink")];
+      const [paints, down, red, ink] = [
+        colors.map(variable),
+        downColor ? variable(downColor) : "",
+        variable("culprit"),
+        variable("ink"),
+      ];
       bars.forEach((bar, i) => {
         const { x, thick } = column(i, slot);
         let at = 0;
@@ -78,7 +83,8 @@ export function RankBars({ bars, colors, downColor, marked, tip, label, height =
     const next = Math.min(bars.length - 1, Math.max(0, (cursor ?? -step) + step));
     setCursor(next);
     const box = ref.current?.getBoundingClientRect();
-    if (box) showTip(box.left + LEFT + ((next + 0.5) / bars.length) * (width - LEFT), box.top + height / 2, tip(bars[next]));
+    if (box)
+      showTip(box.left + LEFT + ((next + 0.5) / bars.length) * (width - LEFT), box.top + height / 2, tip(bars[next]));
   };
   return (
     <div class="canvas">
@@ -89,8 +95,14 @@ export function RankBars({ bars, colors, downColor, marked, tip, label, height =
         aria-label={label}
         onMouseMove={onMove}
         onMouseLeave={hideTip}
-        onBlur={() => { setCursor(null); hideTip(); }}
-        onClick={(event) => { const bar = bars[indexAt(event.offsetX)]; if (bar) onPick?.(bar.rank); }}
+        onBlur={() => {
+          setCursor(null);
+          hideTip();
+        }}
+        onClick={(event) => {
+          const bar = bars[indexAt(event.offsetX)];
+          if (bar) onPick?.(bar.rank);
+        }}
         onKeyDown={onKeyDown}
         data-pick={onPick ? "" : undefined}
       />
@@ -125,7 +137,15 @@ function drawAxis(
     context.stroke();
     context.fillStyle = variable("ink-soft");
     const magnitude = Math.abs(value);
-    context.fillText(magnitude === 0 ? "0" : small ? duration(magnitude) : `${fixed(magnitude, Number.isInteger(magnitude) ? 0 : 1)} ms`, LEFT - 8, y(value));
+    context.fillText(
+      magnitude === 0
+        ? "0"
+        : small
+          ? duration(magnitude)
+          : `${fixed(magnitude, Number.isInteger(magnitude) ? 0 : 1)} ms`,
+      LEFT - 8,
+      y(value),
+    );
   }
 }
 
@@ -141,14 +161,22 @@ function markRank(context: CanvasRenderingContext2D, x: number, top: number, thi
 
 function drawRankLabels(
   context: CanvasRenderingContext2D,
-  { bars, marked, slot, tall, width }: { bars: Bar[]; marked: ReadonlySet<number>; slot: number; tall: number; width: number },
+  {
+    bars,
+    marked,
+    slot,
+    tall,
+    width,
+  }: { bars: Bar[]; marked: ReadonlySet<number>; slot: number; tall: number; width: number },
 ): void {
   const widest = context.measureText(String(bars.at(-1)?.rank ?? 0)).width + 10;
   let every = 1;
-  while (every * slot < widest) every *= 2;
+  while (slot > 0 && every * slot < widest) every *= 2;
   context.textAlign = "center";
   const center = (i: number): number => LEFT + (i + 0.5) * slot;
-  const red = bars.flatMap((bar, i) => (marked.has(bar.rank) ? [i] : [])).filter((_, n, all) => all.length <= 12 || n === 0);
+  const red = bars
+    .flatMap((bar, i) => (marked.has(bar.rank) ? [i] : []))
+    .filter((_, n, all) => all.length <= 12 || n === 0);
   const write = (i: number, color: string, weight: string): void => {
     context.fillStyle = variable(color);
     context.font = `${weight}11px ${variable("font")}`;

@@ -1,8 +1,8 @@
 // Step time and compute over the steps, as lines with a band from the fastest to the slowest rank.
 import { useRef } from "preact/hooks";
-import { hideTip, showTip } from "../components/tooltip";
-import type { Columns, Numbers } from "../data/columns";
-import { duration, fixed } from "../format/numbers";
+import { hideTip, showTip } from "./tooltip";
+import type { Columns, Numbers } from "../api/columns";
+import { duration, fixed } from "../i18n/numbers";
 import { useText } from "../i18n/text";
 import { axisRange, linear, ticks, type Scale } from "./scale";
 import { useWidth } from "./useCanvas";
@@ -32,18 +32,27 @@ export function StepChart({ steps, ranks, marked }: StepChartProps) {
     const i = Math.round(linear([x(0), x(Math.max(1, n - 1))], [0, Math.max(1, n - 1)])(event.offsetX));
     if (i < 0 || i >= n) return;
     showTip(event.clientX, event.clientY, {
-      title: t("steps.tip", { n: step[i] }),
+      title: t("ui.steps.tip", { n: step[i] }),
       lines: [
-        [t("steps.step"), duration(steps.num("step_median")[i])],
-        [t("steps.band"), `${duration(steps.num("step_min")[i])} … ${duration(steps.num("step_max")[i])}`],
-        [t("steps.compute"), duration(steps.num("compute_median")[i])],
-        [t("steps.slowestrank", { n: steps.num("slowest")[i] }), duration(steps.num("compute_max")[i])],
+        [t("ui.steps.step"), duration(steps.num("step_median")[i])],
+        [t("ui.steps.band"), `${duration(steps.num("step_min")[i])} … ${duration(steps.num("step_max")[i])}`],
+        [t("ui.steps.compute"), duration(steps.num("compute_median")[i])],
+        [t("ui.steps.slowestrank", { n: steps.num("slowest")[i] }), duration(steps.num("compute_max")[i])],
       ],
     });
   };
   return (
     <div class="canvas">
-      <svg ref={ref} class="lines" width={width} height={HEIGHT} onMouseMove={onMove} onMouseLeave={hideTip} role="img" aria-label={t("steps.title")}>
+      <svg
+        ref={ref}
+        class="lines"
+        width={width}
+        height={HEIGHT}
+        onMouseMove={onMove}
+        onMouseLeave={hideTip}
+        role="img"
+        aria-label={t("ui.steps.title")}
+      >
         {ticks(range[0], range[1], 4).map((value) => (
           <g key={value}>
             <line class="rule" x1={LEFT} x2={width} y1={y(value)} y2={y(value)} />
@@ -64,7 +73,9 @@ export function StepChart({ steps, ranks, marked }: StepChartProps) {
               <path class="culprit" d={triangle(x(i), y(steps.num("compute_max")[i]))} />
             )}
             {i % every === 0 && (
-              <text x={x(i)} y={HEIGHT - 14} text-anchor="middle">{step[i]}</text>
+              <text x={x(i)} y={HEIGHT - 14} text-anchor="middle">
+                {step[i]}
+              </text>
             )}
           </g>
         ))}
@@ -76,7 +87,10 @@ export function StepChart({ steps, ranks, marked }: StepChartProps) {
 function path(values: Numbers, x: Scale, y: Scale): string {
   let drawing = false;
   return Array.from(values, (value, i) => {
-    if (!Number.isFinite(value)) { drawing = false; return ""; }
+    if (!Number.isFinite(value)) {
+      drawing = false;
+      return "";
+    }
     const command = drawing ? "L" : "M";
     drawing = true;
     return `${command}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;

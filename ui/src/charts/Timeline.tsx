@@ -1,11 +1,23 @@
 // The timeline: pan, zoom, fold, select. What is drawn comes in tiles of the detail the screen can show.
 import { useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { hideTip, showTip, type Tip } from "../components/tooltip";
-import { visibleLanes, type LaidLane, type Layout } from "../data/lanes";
+import { hideTip, showTip, type Tip } from "./tooltip";
+import { visibleLanes, type LaidLane, type Layout } from "./timelineLanes";
 import { clamp } from "./scale";
 import {
-  AXIS, drawAxis, drawGutter, drawPath, drawSelection, drawSlices, GUTTER, palette, timeAt, type Frame, type GutterWords,
-  type PathSegment, type Tile, type View,
+  AXIS,
+  drawAxis,
+  drawGutter,
+  drawPath,
+  drawSelection,
+  drawSlices,
+  GUTTER,
+  palette,
+  timeAt,
+  type Frame,
+  type GutterWords,
+  type PathSegment,
+  type Tile,
+  type View,
 } from "./timelineDrawing";
 import { variable } from "./color";
 import { ThemeContext, timed, useWidth } from "./useCanvas";
@@ -52,7 +64,9 @@ export function Timeline(props: TimelineProps) {
   const [tile, setTile] = useState<Tile | null>(null);
   const [cursor, setCursor] = useState<number | null>(null);
   const [selection, setSelection] = useState<Selection | null>(null);
-  const drag = useRef<{ x: number; y: number; view: View; scroll: number; select: boolean; moved: boolean } | null>(null);
+  const drag = useRef<{ x: number; y: number; view: View; scroll: number; select: boolean; moved: boolean } | null>(
+    null,
+  );
   const plot = height - AXIS;
   const most = Math.max(0, layout.height - plot);
   const top = Math.min(scroll, most);
@@ -72,12 +86,23 @@ export function Timeline(props: TimelineProps) {
     if (width === 0 || lanes.length === 0) return undefined;
     const cancel = new AbortController();
     const span = view.end - view.begin;
-    const wanted = { begin: Math.max(0, Math.floor(view.begin - AHEAD * span)), end: Math.min(length, Math.ceil(view.end + AHEAD * span)) };
+    const wanted = {
+      begin: Math.max(0, Math.floor(view.begin - AHEAD * span)),
+      end: Math.min(length, Math.ceil(view.end + AHEAD * span)),
+    };
     const pixels = clamp(Math.round((width - GUTTER) * ((wanted.end - wanted.begin) / span)), 64, 4096);
-    const timer = setTimeout(() => {
-      props.fetchTile(lanes, wanted, pixels, cancel.signal).then(setTile, () => { /* a newer window has taken its place */ });
-    }, tile ? 50 : 0);
-    return () => { clearTimeout(timer); cancel.abort(); };
+    const timer = setTimeout(
+      () => {
+        props.fetchTile(lanes, wanted, pixels, cancel.signal).then(setTile, () => {
+          /* a newer window has taken its place */
+        });
+      },
+      tile ? 50 : 0,
+    );
+    return () => {
+      clearTimeout(timer);
+      cancel.abort();
+    };
   }, [view.begin, view.end, first, last, lanes.length, width, layout]);
 
   useLayoutEffect(() => {
@@ -100,11 +125,31 @@ export function Timeline(props: TimelineProps) {
       if (tile) drawSlices(frame, lanes, tile, hits(tile, props.search));
       if (props.path.length) drawPath(frame, props.path, (rank) => pathY(layout, rank));
       if (selection) drawSelection(frame, selection);
-      drawGutter(frame, lanes, { open: props.open, marked: props.marked, cursor, words: props.words, foldable: props.foldable });
+      drawGutter(frame, lanes, {
+        open: props.open,
+        marked: props.marked,
+        cursor,
+        words: props.words,
+        foldable: props.foldable,
+      });
       if (most > 0) drawScrollBar(frame, layout.height, top);
     });
     canvas.dataset["drawn"] = String(tile ? tile.start.length : 0);
-  }, [tile, view, top, width, height, layout, theme, props.path, props.search, props.marked, props.open, selection, cursor]);
+  }, [
+    tile,
+    view,
+    top,
+    width,
+    height,
+    layout,
+    theme,
+    props.path,
+    props.search,
+    props.marked,
+    props.open,
+    selection,
+    cursor,
+  ]);
 
   const zoom = (factor: number, at: number): void => {
     const span = clamp((view.end - view.begin) * factor, CLOSEST, length);
@@ -121,15 +166,18 @@ export function Timeline(props: TimelineProps) {
     const canvas = ref.current;
     const onWheel = (event: WheelEvent): void => {
       event.preventDefault();
-      if (event.ctrlKey || event.metaKey) zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2, timeAt({ view, width }, Math.max(GUTTER, event.offsetX)));
-      else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan((event.deltaX || event.deltaY) / (width - GUTTER));
+      if (event.ctrlKey || event.metaKey)
+        zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2, timeAt({ view, width }, Math.max(GUTTER, event.offsetX)));
+      else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
+        pan((event.deltaX || event.deltaY) / (width - GUTTER));
       else if (most > 0) setScroll(clamp(top + event.deltaY, 0, most));
       else scrollBy(0, event.deltaY);
     };
     canvas?.addEventListener("wheel", onWheel, { passive: false });
     return () => canvas?.removeEventListener("wheel", onWheel);
   });
-  const laneAt = (y: number): LaidLane | undefined => lanes.find((lane) => y - AXIS + top >= lane.y && y - AXIS + top <= lane.y + lane.height);
+  const laneAt = (y: number): LaidLane | undefined =>
+    lanes.find((lane) => y - AXIS + top >= lane.y && y - AXIS + top <= lane.y + lane.height);
   const onMove = (event: PointerEvent): void => {
     const start = drag.current;
     if (start) {
@@ -140,7 +188,11 @@ export function Timeline(props: TimelineProps) {
         if (start.select) setSelection(selected(start, event));
         else {
           const span = start.view.end - start.view.begin;
-          const begin = clamp(start.view.begin - ((event.offsetX - start.x) / (width - GUTTER)) * span, 0, length - span);
+          const begin = clamp(
+            start.view.begin - ((event.offsetX - start.x) / (width - GUTTER)) * span,
+            0,
+            length - span,
+          );
           props.onView({ begin, end: begin + span });
           setScroll(clamp(start.scroll - (event.offsetY - start.y), 0, most));
         }
@@ -148,7 +200,10 @@ export function Timeline(props: TimelineProps) {
       return;
     }
     const lane = laneAt(event.offsetY);
-    const slice = lane && tile && event.offsetX > GUTTER ? sliceAt(tile, lane, timeAt({ view, width }, event.offsetX), (2 * (view.end - view.begin)) / width) : -1;
+    const slice =
+      lane && tile && event.offsetX > GUTTER
+        ? sliceAt(tile, lane, timeAt({ view, width }, event.offsetX), (2 * (view.end - view.begin)) / width)
+        : -1;
     if (lane && tile && slice >= 0) showTip(event.clientX, event.clientY, props.tip(tile, slice, lane));
     else hideTip();
   };
@@ -159,8 +214,11 @@ export function Timeline(props: TimelineProps) {
     const chosen = inside.length ? inside : lanes;
     const end = chosen.at(-1)!;
     return {
-      begin: Math.floor(clamp(timeAt({ view, width }, x0), 0, length)), end: Math.ceil(clamp(timeAt({ view, width }, x1), 1, length)),
-      lanes: chosen, top: chosen[0].y, bottom: end.y + end.height,
+      begin: Math.floor(clamp(timeAt({ view, width }, x0), 0, length)),
+      end: Math.ceil(clamp(timeAt({ view, width }, x1), 1, length)),
+      lanes: chosen,
+      top: chosen[0].y,
+      bottom: end.y + end.height,
     };
   };
   const onUp = (event: PointerEvent): void => {
@@ -170,7 +228,10 @@ export function Timeline(props: TimelineProps) {
     else if (start && !start.moved) {
       const lane = laneAt(event.offsetY);
       if (lane && event.offsetX < GUTTER) props.onFold(lane.rank);
-      else if (selection) { setSelection(null); props.onSelect(null); }
+      else if (selection) {
+        setSelection(null);
+        props.onSelect(null);
+      }
     }
   };
   const onKeyDown = (event: KeyboardEvent): void => {
@@ -184,13 +245,27 @@ export function Timeline(props: TimelineProps) {
       if (at < top || at > top + plot - 60) setScroll(clamp(at - plot / 3, 0, most));
     };
     const actions: Record<string, () => void> = {
-      ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), a: () => pan(-0.2), d: () => pan(0.2),
-      w: () => zoom(0.6, middle), s: () => zoom(1.6, middle), "+": () => zoom(0.6, middle), "=": () => zoom(0.6, middle), "-": () => zoom(1.6, middle),
+      ArrowLeft: () => pan(-0.2),
+      ArrowRight: () => pan(0.2),
+      a: () => pan(-0.2),
+      d: () => pan(0.2),
+      w: () => zoom(0.6, middle),
+      s: () => zoom(1.6, middle),
+      "+": () => zoom(0.6, middle),
+      "=": () => zoom(0.6, middle),
+      "-": () => zoom(1.6, middle),
       "0": () => props.onView({ begin: 0, end: length }),
-      ArrowDown: () => stepTo(place + 1), ArrowUp: () => stepTo(Math.max(0, place - 1)),
-      PageDown: () => setScroll(clamp(top + plot * 0.9, 0, most)), PageUp: () => setScroll(clamp(top - plot * 0.9, 0, most)),
-      Enter: () => { if (cursor !== null) props.onFold(cursor); },
-      Escape: () => { setSelection(null); props.onSelect(null); },
+      ArrowDown: () => stepTo(place + 1),
+      ArrowUp: () => stepTo(Math.max(0, place - 1)),
+      PageDown: () => setScroll(clamp(top + plot * 0.9, 0, most)),
+      PageUp: () => setScroll(clamp(top - plot * 0.9, 0, most)),
+      Enter: () => {
+        if (cursor !== null) props.onFold(cursor);
+      },
+      Escape: () => {
+        setSelection(null);
+        props.onSelect(null);
+      },
     };
     const action = actions[event.key];
     if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -199,14 +274,35 @@ export function Timeline(props: TimelineProps) {
   };
   return (
     <div class="canvas timeline">
-      <canvas ref={ref} tabIndex={0} role="application" aria-label={props.label} class={selecting ? "selecting" : undefined}
+      <canvas
+        ref={ref}
+        tabIndex={0}
+        role="application"
+        aria-label={props.label}
+        class={selecting ? "selecting" : undefined}
         onPointerDown={(event) => {
-          drag.current = { x: event.offsetX, y: event.offsetY, view, scroll: top, select: (selecting || event.shiftKey) && event.offsetX > GUTTER, moved: false };
+          drag.current = {
+            x: event.offsetX,
+            y: event.offsetY,
+            view,
+            scroll: top,
+            select: (selecting || event.shiftKey) && event.offsetX > GUTTER,
+            moved: false,
+          };
           event.currentTarget.setPointerCapture(event.pointerId);
         }}
-        onPointerMove={onMove} onPointerUp={onUp} onPointerCancel={() => { drag.current = null; }} onPointerLeave={hideTip}
-        onDblClick={(event) => { if (event.offsetX > GUTTER) zoom(0.4, timeAt({ view, width }, event.offsetX)); }}
-        onKeyDown={onKeyDown} onBlur={hideTip} />
+        onPointerMove={onMove}
+        onPointerUp={onUp}
+        onPointerCancel={() => {
+          drag.current = null;
+        }}
+        onPointerLeave={hideTip}
+        onDblClick={(event) => {
+          if (event.offsetX > GUTTER) zoom(0.4, timeAt({ view, width }, event.offsetX));
+        }}
+        onKeyDown={onKeyDown}
+        onBlur={hideTip}
+      />
     </div>
   );
 }
@@ -215,7 +311,9 @@ export function Timeline(props: TimelineProps) {
 function pathY(layout: Layout, rank: number): number | null {
   const at = layout.tops.get(rank);
   if (at === undefined) return null;
-  const lane = visibleLanes(layout, at, at + 40).find((one) => one.rank === rank && (one.track === "computing" || one.track === "communication"));
+  const lane = visibleLanes(layout, at, at + 40).find(
+    (one) => one.rank === rank && (one.track === "computing" || one.track === "communication"),
+  );
   return lane ? lane.y + lane.height / 2 : at + 6;
 }
 

@@ -4,8 +4,15 @@ export type Rgb = [number, number, number];
 
 // Cividis: dark blue to yellow, ordered by lightness, the same to every kind of colour vision.
 const CIVIDIS: Rgb[] = [
-  [0, 32, 77], [0, 53, 110], [60, 77, 109], [97, 100, 111], [124, 123, 120], [154, 147, 117], [186, 173, 106],
-  [221, 201, 84], [255, 234, 70],
+  [0, 32, 77],
+  [0, 53, 110],
+  [60, 77, 109],
+  [97, 100, 111],
+  [124, 123, 120],
+  [154, 147, 117],
+  [186, 173, 106],
+  [221, 201, 84],
+  [255, 234, 70],
 ];
 
 export function cividis(fraction: number): Rgb {
@@ -46,5 +53,6 @@ export function variable(name: string): string {
 }
 
 /** Categories spread over the lightness scale, so that they differ to every eye and in print. */
-export const categoryFraction = (index: number, count: number): number => (count < 2 ? 0.25 : 0.12 + (0.8 * index) / (count - 1));
+export const categoryFraction = (index: number, count: number): number =>
+  count < 2 ? 0.25 : 0.12 + (0.8 * index) / (count - 1);
 export const categoryColor = (index: number, count: number): string => css(cividis(categoryFraction(index, count)));

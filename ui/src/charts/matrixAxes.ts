@@ -1,6 +1,5 @@
 // The axes of a matrix: labels as dense as they stay readable, lines between hosts, culprits in red.
 import { variable } from "./color";
-import type { MatrixCell } from "./Matrix";
 import type { Viewport } from "./viewport";
 
 export interface Axis {
@@ -12,6 +11,22 @@ export interface Axis {
   names: boolean;
 }
 
+/** A cell of a matrix: its place on the two axes. */
+export interface Spot {
+  row: number;
+  column: number;
+}
+
+/** Where the plot of a matrix is and which part of the matrix it shows. */
+export interface Frame {
+  view: Viewport;
+  /** Pixels a cell is wide. */
+  cell: number;
+  /** Where the plot begins, and its side. */
+  top: number;
+  size: number;
+}
+
 export const LEFT = 74;
 
 /** Room above: turned names need more than numbers. */
@@ -19,15 +34,15 @@ export const topOf = (axis: Axis): number => (axis.names ? 80 : 34);
 /** Room to the right, for the last turned name. */
 export const rightOf = (axis: Axis): number => (axis.names ? 34 : 0);
 
-interface Frame {
+interface AxesFrame {
   axis: Axis;
   view: Viewport;
   size: number;
-  marked: MatrixCell[];
+  marked: Spot[];
   words: [sender: string, receiver: string];
 }
 
-export function drawAxes(context: CanvasRenderingContext2D, frame: Frame): void {
+export function drawAxes(context: CanvasRenderingContext2D, frame: AxesFrame): void {
   const { size, words } = frame;
   const top = topOf(frame.axis);
   context.font = `11px ${variable("font")}`;
@@ -51,7 +66,18 @@ export function drawAxes(context: CanvasRenderingContext2D, frame: Frame): void 
   context.strokeRect(LEFT + 0.5, top + 0.5, size - 1, size - 1);
 }
 
-function drawBoundaries(context: CanvasRenderingContext2D, { axis, view, size }: Frame): void {
+/** A square around a cell, large enough to be seen around cells of one pixel. */
+export function drawRing(context: CanvasRenderingContext2D, at: Spot, { view, cell, top }: Frame, color: string): void {
+  const side = Math.max(9, cell + 2);
+  const x = LEFT + (at.column - view.column + 0.5) * cell;
+  const y = top + (at.row - view.row + 0.5) * cell;
+  context.strokeStyle = color;
+  context.lineWidth = 2.5;
+  context.strokeRect(x - side / 2, y - side / 2, side, side);
+  context.lineWidth = 1;
+}
+
+function drawBoundaries(context: CanvasRenderingContext2D, { axis, view, size }: AxesFrame): void {
   const cell = size / view.span;
   const top = topOf(axis);
   if (axis.boundaries.length > 1 && (cell * axis.count) / axis.boundaries.length < 14) return;
@@ -67,7 +93,7 @@ function drawBoundaries(context: CanvasRenderingContext2D, { axis, view, size }:
 }
 
 /** Every 1st, 2nd, 4th, 8th … place, so that labels keep their distance; marked places always. */
-function shownPlaces({ axis, view, size }: Frame, marked: Set<number>): number[] {
+function shownPlaces({ axis, view, size }: AxesFrame, marked: Set<number>): number[] {
   const cell = size / view.span;
   const room = axis.names ? 16 : 30;
   let every = 1;
@@ -79,7 +105,13 @@ function shownPlaces({ axis, view, size }: Frame, marked: Set<number>): number[]
   return [...new Set([...places, ...marked])];
 }
 
-function label(context: CanvasRenderingContext2D, frame: Frame, place: number, side: "left" | "top", red: boolean): void {
+function label(
+  context: CanvasRenderingContext2D,
+  frame: AxesFrame,
+  place: number,
+  side: "left" | "top",
+  red: boolean,
+): void {
   const { axis, view, size } = frame;
   const top = topOf(axis);
   const start = side === "left" ? view.row : view.column;

@@ -1,32 +1,33 @@
 // The cells of a matrix: few as rectangles, very many straight into pixels.
 import { css, parseHex, ramp, variable, type Rgb } from "./color";
-import type { MatrixCell } from "./Matrix";
-import { LEFT } from "./matrixAxes";
-import type { Viewport } from "./viewport";
-
-export interface Frame {
-  view: Viewport;
-  /** Pixels a cell is wide. */
-  cell: number;
-  /** Where the plot begins, and its side. */
-  top: number;
-  size: number;
-}
+import { LEFT, type Frame } from "./matrixAxes";
+import type { MatrixCell } from "./matrixGrid";
 
 const STEPS = 64;
 const RAMP = { light: colorsOn("light"), dark: colorsOn("dark") };
 /** From here on single rectangles are slower than writing pixels. */
 const MANY = 20_000;
 
-export function drawCells(context: CanvasRenderingContext2D, cells: MatrixCell[], frame: Frame, theme: "light" | "dark"): void {
+export function drawCells(
+  context: CanvasRenderingContext2D,
+  cells: MatrixCell[],
+  frame: Frame,
+  theme: "light" | "dark",
+): void {
   const colors = [...RAMP[theme], parseHex(variable("free"))];
   if (cells.length > MANY && frame.cell < 4) drawPixels(context, cells, frame, colors);
   else drawRectangles(context, cells, frame, colors.map(css));
 }
 
-const level = (cell: MatrixCell): number => (Number.isNaN(cell.fraction) ? STEPS + 1 : Math.round(cell.fraction * STEPS));
+const level = (cell: MatrixCell): number =>
+  Number.isNaN(cell.fraction) ? STEPS + 1 : Math.round(cell.fraction * STEPS);
 
-function drawRectangles(context: CanvasRenderingContext2D, cells: MatrixCell[], { view, cell, top }: Frame, colors: string[]): void {
+function drawRectangles(
+  context: CanvasRenderingContext2D,
+  cells: MatrixCell[],
+  { view, cell, top }: Frame,
+  colors: string[],
+): void {
   const full = Math.max(2, cell > 8 ? cell - 1 : cell);
   for (const one of cells) {
     const side = one.small ? Math.max(1, full * 0.4) : full;

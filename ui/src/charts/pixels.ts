@@ -15,7 +15,13 @@ function packedRamp(theme: "light" | "dark"): Uint32Array {
  * An image of `columns` × `rows` cells; `values` are 0..1, NaN stays transparent. It is drawn scaled, so that panning and
  * zooming cost nothing more. With `thick` every cell also fills its empty neighbours: for few links among many ranks.
  */
-export function cellImage(values: Float32Array, columns: number, rows: number, theme: "light" | "dark", thick = false): HTMLCanvasElement {
+export function cellImage(
+  values: Float32Array,
+  columns: number,
+  rows: number,
+  theme: "light" | "dark",
+  thick = false,
+): HTMLCanvasElement {
   const image = new ImageData(Math.max(1, columns), Math.max(1, rows));
   const pixels = new Uint32Array(image.data.buffer);
   const colors = RAMPS[theme];

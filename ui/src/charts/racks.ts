@@ -1,5 +1,5 @@
 // Where each card goes on the cluster map: pure layout.
-import type { Host, Rank } from "../data/cluster";
+import type { Host, Rank } from "../api/cluster";
 
 export interface Cell {
   rank: Rank;

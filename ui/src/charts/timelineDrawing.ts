@@ -1,7 +1,7 @@
 // Drawing a timeline: lanes of slices, axis, gutter, critical path. Pure drawing, no state.
-import type { LaidLane } from "../data/lanes";
-import type { Numbers } from "../data/columns";
-import { duration } from "../format/numbers";
+import type { LaidLane } from "./timelineLanes";
+import type { Numbers } from "../api/columns";
+import { duration } from "../i18n/numbers";
 import { css, inkOn, mix, parseHex, variable, type Rgb } from "./color";
 import { ticks } from "./scale";
 
@@ -99,9 +99,13 @@ export function drawSlices(frame: Frame, lanes: LaidLane[], tile: Tile, highligh
       const full = tile.count[i] > 1 ? tile.busy[i] / (tile.duration[i] || 1) : 1;
       const color = tile.kind[i] * shades + (full > 0.85 ? 0 : full > 0.6 ? 1 : full > 0.3 ? 2 : 3);
       // Colours change seldom along a lane, and setting one is what costs.
-      if (color !== current) { context.fillStyle = colors.fills[color]; current = color; }
+      if (color !== current) {
+        context.fillStyle = colors.fills[color];
+        current = color;
+      }
       context.fillRect(x, y, wide > 1.5 ? wide - 0.5 : Math.max(1, wide), lane.height);
-      if (wide > 34 && lane.height >= 11) labels.push([i, Math.max(GUTTER, x), Math.min(width, x + wide) - Math.max(GUTTER, x), lane]);
+      if (wide > 34 && lane.height >= 11)
+        labels.push([i, Math.max(GUTTER, x), Math.min(width, x + wide) - Math.max(GUTTER, x), lane]);
     }
   }
   drawLabels(frame, labels, tile);
@@ -118,7 +122,14 @@ function drawLabels(frame: Frame, labels: [number, number, number, LaidLane][], 
     if (wide < 34) continue;
     context.fillStyle = colors.inks[tile.kind[i] * SHADES.length];
     const name = tile.names[tile.name[i]];
-    context.fillText(fit(tile.count[i] > 1 ? `${name} … ×${tile.count[i]}` : tile.kind[i] === STEPS ? shortened(name, wide - 6) : name, wide - 6), x + 3, AXIS + lane.y - frame.scroll + lane.height / 2 + 0.5);
+    context.fillText(
+      fit(
+        tile.count[i] > 1 ? `${name} … ×${tile.count[i]}` : tile.kind[i] === STEPS ? shortened(name, wide - 6) : name,
+        wide - 6,
+      ),
+      x + 3,
+      AXIS + lane.y - frame.scroll + lane.height / 2 + 0.5,
+    );
   }
 }
 
@@ -126,7 +137,8 @@ function drawLabels(frame: Frame, labels: [number, number, number, LaidLane][], 
 const shortened = (name: string, width: number): string => (name.length * 6 <= width ? name : name.replace(/\D+/g, ""));
 
 /** Cheap: about six pixels a letter; measuring thousands of texts would cost more than drawing them. */
-const fit = (text: string, width: number): string => (text.length * 6 <= width ? text : `${text.slice(0, Math.max(1, Math.floor(width / 6) - 1))}…`);
+const fit = (text: string, width: number): string =>
+  text.length * 6 <= width ? text : `${text.slice(0, Math.max(1, Math.floor(width / 6) - 1))}…`;
 
 function outlineHits(frame: Frame, lanes: LaidLane[], tile: Tile, highlight: ReadonlySet<number>): void {
   const { context } = frame;
@@ -138,7 +150,12 @@ function outlineHits(frame: Frame, lanes: LaidLane[], tile: Tile, highlight: Rea
     for (let i = range[0]; i < range[1]; i++) {
       if (!highlight.has(tile.name[i])) continue;
       const x = xOf(frame, tile.start[i]);
-      context.strokeRect(x, AXIS + lane.y - frame.scroll - 0.5, Math.max(2, xOf(frame, tile.start[i] + tile.duration[i]) - x), lane.height + 1);
+      context.strokeRect(
+        x,
+        AXIS + lane.y - frame.scroll - 0.5,
+        Math.max(2, xOf(frame, tile.start[i] + tile.duration[i]) - x),
+        lane.height + 1,
+      );
     }
   }
   context.lineWidth = 1;
@@ -178,7 +195,17 @@ export interface GutterWords {
   track: (track: string) => string;
 }
 
-export function drawGutter(frame: Frame, lanes: LaidLane[], how: { open: ReadonlySet<number>; marked: ReadonlySet<number>; cursor: number | null; words: GutterWords; foldable: ReadonlySet<number> }): void {
+export function drawGutter(
+  frame: Frame,
+  lanes: LaidLane[],
+  how: {
+    open: ReadonlySet<number>;
+    marked: ReadonlySet<number>;
+    cursor: number | null;
+    words: GutterWords;
+    foldable: ReadonlySet<number>;
+  },
+): void {
   const { context, height, scroll } = frame;
   context.save();
   context.beginPath();
@@ -231,10 +258,16 @@ export function drawPath(frame: Frame, path: PathSegment[], laneY: (rank: number
   let before: { x: number; y: number } | null = null;
   for (const segment of path) {
     const y0 = laneY(segment.rank);
-    if (y0 === null) { before = null; continue; }
+    if (y0 === null) {
+      before = null;
+      continue;
+    }
     const y = AXIS + y0 - scroll;
     const [x0, x1] = [xOf(frame, segment.start), xOf(frame, segment.start + segment.duration)];
-    if (x1 < GUTTER || segment.start > view.end) { before = { x: x1, y }; continue; }
+    if (x1 < GUTTER || segment.start > view.end) {
+      before = { x: x1, y };
+      continue;
+    }
     context.strokeStyle = variable("ink");
     if (before && Math.abs(before.y - y) > 1) {
       context.lineWidth = 1.2;

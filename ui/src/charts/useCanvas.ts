@@ -7,7 +7,10 @@ export const ThemeContext = createContext<"light" | "dark">("light");
 
 export type Draw = (context: CanvasRenderingContext2D, width: number, height: number) => void;
 
-export function useCanvas(draw: Draw, height: number | ((width: number) => number)): { ref: RefObject<HTMLCanvasElement>; width: number; height: number } {
+export function useCanvas(
+  draw: Draw,
+  height: number | ((width: number) => number),
+): { ref: RefObject<HTMLCanvasElement>; width: number; height: number } {
   const ref = useRef<HTMLCanvasElement>(null);
   const width = useWidth(ref);
   const theme = useContext(ThemeContext);

@@ -13,7 +13,10 @@ export const whole = (count: number): Viewport => ({ column: 0, row: 0, span: Ma
 export function zoom(view: Viewport, count: number, factor: number, at: { column: number; row: number }): Viewport {
   const span = clamp(view.span * factor, Math.min(count, 6), Math.max(1, count));
   const kept = span / view.span;
-  return inside({ span, column: at.column - (at.column - view.column) * kept, row: at.row - (at.row - view.row) * kept }, count);
+  return inside(
+    { span, column: at.column - (at.column - view.column) * kept, row: at.row - (at.row - view.row) * kept },
+    count,
+  );
 }
 
 export function move(view: Viewport, count: number, columns: number, rows: number): Viewport {
@@ -30,3 +33,9 @@ function inside(view: Viewport, count: number): Viewport {
   const last = Math.max(0, count - view.span);
   return { span: view.span, column: clamp(view.column, 0, last), row: clamp(view.row, 0, last) };
 }
+
+export const contains = (view: Viewport, cell: { column: number; row: number }): boolean =>
+  cell.row >= view.row &&
+  cell.row < view.row + view.span &&
+  cell.column >= view.column &&
+  cell.column < view.column + view.span;

@@ -45,7 +45,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
           <tr>
             {columns.map((column, i) => (
               <th key={i} class={column.text ? "text" : undefined} aria-sort={ariaSort(order, i)} scope="col">
-                <button type="button" title={t("table.sort", { name: column.name })} onClick={() => sortBy(i)}>
+                <button type="button" title={t("ui.table.sort", { name: column.name })} onClick={() => sortBy(i)}>
                   {column.name}
                   {column.unit && <small> {column.unit}</small>}
                 </button>
@@ -71,7 +71,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
       </table>
       {rows.length > most && !all && (
         <button type="button" class="more" onClick={() => setAll(true)}>
-          {t("table.more", { n: rows.length.toLocaleString("en-US") })}
+          {t("ui.table.more", { n: rows.length.toLocaleString("en-US") })}
         </button>
       )}
     </div>

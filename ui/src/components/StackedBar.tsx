@@ -1,8 +1,8 @@
 // One bar of a step: its parts side by side in the product's colours.
-import { knowsPhasesOnly, PARTS, type Part } from "../data/cluster";
-import { duration, percent } from "../format/numbers";
+import { knowsPhasesOnly, PARTS, type Part } from "../api/cluster";
+import { duration, percent } from "../i18n/numbers";
 import { useText, type Key } from "../i18n/text";
-import { hideTip, showTip } from "./tooltip";
+import { hideTip, showTip } from "../charts/tooltip";
 
 interface StackedBarProps {
   parts: Record<Part, number>;
@@ -17,12 +17,18 @@ export function StackedBar({ parts, scale, title }: StackedBarProps) {
     showTip(event.clientX, event.clientY, {
       title: `${title} · ${duration(total)}`,
       lines: PARTS.filter((part) => parts[part] > 0).map((part) => [
-        t(`part.${part}` as Key),
+        t(`ui.part.${part}` as Key),
         `${duration(parts[part])} · ${percent(parts[part] / total)}`,
       ]),
     });
   return (
-    <div class="stack" onMouseMove={describe} onMouseLeave={hideTip} role="img" aria-label={`${title}: ${duration(total)}`}>
+    <div
+      class="stack"
+      onMouseMove={describe}
+      onMouseLeave={hideTip}
+      role="img"
+      aria-label={`${title}: ${duration(total)}`}
+    >
       {PARTS.map((part) => (
         <i key={part} class={part} style={{ width: `${(parts[part] / scale) * 100}%` }} />
       ))}
@@ -38,7 +44,8 @@ export function PartLegend({ parts, total }: { parts: Record<Part, number>; tota
       {PARTS.filter((part) => parts[part] > 0).map((part) => (
         <li key={part}>
           <i class={part} />
-          {t(phases && part === "compute" ? "part.phase" : (`part.${part}` as Key))} <b>{percent(parts[part] / total)}</b> <span>{duration(parts[part])}</span>
+          {t(phases && part === "compute" ? "ui.part.phase" : (`ui.part.${part}` as Key))}{" "}
+          <b>{percent(parts[part] / total)}</b> <span>{duration(parts[part])}</span>
         </li>
       ))}
     </ul>

@@ -1,11 +1,16 @@
 // The bar that stays: sections, language, colours.
 import { Switches } from "../components/Switches";
 import { useText, type Key } from "../i18n/text";
-import type { Theme } from "./theme";
+import type { Theme } from "../style/theme";
 
 const SECTIONS: [string, Key][] = [
-  ["findings", "nav.findings"], ["time", "nav.time"], ["steps", "nav.steps"], ["collectives", "nav.communication"],
-  ["links", "nav.links"], ["memory", "nav.memory"], ["data", "nav.data"],
+  ["findings", "ui.nav.findings"],
+  ["time", "ui.nav.time"],
+  ["steps", "ui.nav.each_step"],
+  ["collectives", "ui.nav.communication"],
+  ["links", "ui.nav.links"],
+  ["memory", "ui.nav.memory"],
+  ["data", "ui.nav.data"],
 ];
 
 export function TopBar({ theme, onLanguage }: { theme: Theme; onLanguage: () => void }) {
@@ -13,8 +18,12 @@ export function TopBar({ theme, onLanguage }: { theme: Theme; onLanguage: () => 
   return (
     <header class="bar">
       <span class="mark">Paceline</span>
-      <nav aria-label={t("nav.label")}>
-        {SECTIONS.map(([id, key]) => <a key={id} href={`#${id}`}>{t(key)}</a>)}
+      <nav aria-label={t("ui.report.sections")}>
+        {SECTIONS.map(([id, key]) => (
+          <a key={id} href={`#${id}`}>
+            {t(key)}
+          </a>
+        ))}
       </nav>
       <Switches theme={theme} onLanguage={onLanguage} />
     </header>

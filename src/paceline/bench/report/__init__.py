@@ -1,1 +1,1 @@
-"""Results for people: what is said (content), and how it is shown (terminal, Markdown, one HTML file)."""
+"""Report pages of benchmark results and of their history, in English and Chinese."""

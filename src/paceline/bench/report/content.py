@@ -1,50 +1,78 @@
-"""What a report of one benchmark says: the answer first, then its proof, then how it was measured."""
+"""The report page of one benchmark result: the score first, then what explains it, then how it was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from statistics import fmean
 
-from paceline.bench.report.charts import bars, scaling_chart
-from paceline.bench.report.page import Page, Section, Table, filled, joined, number, percent
-from paceline.bench.report.words import word
-from paceline.bench.result import Measurement, Result
+from paceline.bench.result import BenchResult, Measurement
+from paceline.bench.scaling import if_fixed
+from paceline.core.i18n import Language, text
+from paceline.output.page.charts import ChartPoint, bar_chart, line_chart
+from paceline.output.page.page import (
+    PageSection,
+    PageTable,
+    ReportPage,
+    format_number,
+    format_percent,
+    join_sentences,
+    without_empty_columns,
+)
 
 _MOST_CARDS = 64
 _SHOWN_FINDINGS = 3
+_SIZE_COLUMNS = ("ranks", "nodes", "runs", "throughput", "deviation", "per_rank", "efficiency", "step", "accuracy")
+_BASELINE_COLUMNS = ("metric", "before", "after", "change", "noise", "verdict")
 
 
-def page_of(result: Result, language: str) -> Page:
+def result_page(result: BenchResult, language: Language) -> ReportPage:
     sections = (
-        _score, _outliers, _losses, _baseline, _diagnosis, _cards, _energy, _times, _provenance, _warnings,
-    )  # fmt: skip
+        _score,
+        _outliers,
+        _losses,
+        _baseline,
+        _diagnosis,
+        _cards,
+        _energy,
+        _times,
+        _provenance,
+        _warnings,
+    )
     shown = tuple(found for section in sections if (found := section(result, language)) is not None)
-    return Page(f"{word('benchmark', language)} {result.name}", headline(result, language), shown, language)
+    return ReportPage(f"{text('bench.benchmark', language)} {result.name}", headline(result, language), shown, language)
 
 
-def headline(result: Result, language: str) -> str:
+def headline(result: BenchResult, language: Language) -> str:
     largest = result.largest
-    said = [word("headline", language, throughput=_plus_minus(largest), ranks=largest.ranks)]
+    parts = [text("bench.headline", language, throughput=_plus_minus(largest), ranks=largest.ranks)]
     if result.accuracy is not None:
-        said.append(word("accuracy_is", language, accuracy=number(result.accuracy)))
+        parts.append(text("bench.accuracy_is", language, accuracy=format_number(result.accuracy)))
     if largest.efficiency is not None:
-        said.append(word("scaling_is", language, percent=percent(largest.efficiency)))
+        parts.append(text("bench.scaling_is", language, percent=format_percent(largest.efficiency)))
     verdicts = {each.verdict for each in result.comparisons}
     if verdicts & {"better", "worse"}:
         found = "worse" if "worse" in verdicts else "better"
-        said.append(word("baseline_is", language, verdict=word(found, language)))
-    return joined(said, language)
+        parts.append(text("bench.baseline_is", language, verdict=text(f"bench.{found}", language)))
+    return join_sentences(parts, language)
 
 
-def _score(result: Result, language: str) -> Section:
-    says = "score_says_single" if result.mode == "single_server" else "score_says"
-    heads = ["ranks", "nodes", "runs", "throughput", "deviation", "per_rank", "efficiency", "step", "accuracy"]
+def _score(result: BenchResult, language: Language) -> PageSection:
+    method = "bench.score_single_server" if result.mode == "single_server" else "bench.score_cluster"
     rows = tuple(_size_row(each) for each in result.measurements)
-    table = filled(Table(tuple(word(head, language) for head in heads), rows, frozenset()))
-    sentence = word(says, language, n=len(result.largest.repetitions))
-    chart = scaling_chart(result.measurements, language) if len(result.measurements) > 1 else ""
-    return Section(word("score", language), (sentence,), table, chart)
+    table = without_empty_columns(PageTable(_texts(_SIZE_COLUMNS, language), rows, frozenset()))
+    sentence = text(method, language, n=len(result.largest.repetitions))
+    chart = _scaling_chart(result.measurements, language) if len(result.measurements) > 1 else ""
+    return PageSection(text("bench.score", language), (sentence,), table, chart)
+
+
+def _scaling_chart(sizes: Sequence[Measurement], language: Language) -> str:
+    return line_chart(
+        [(size.ranks, size.throughput.mean) for size in sizes],
+        title=text("bench.scaling_chart", language),
+        line=text("bench.measured", language),
+        ideal=text("bench.ideal", language),
+    )
 
 
 def _size_row(size: Measurement) -> tuple[str, ...]:
@@ -53,82 +81,96 @@ def _size_row(size: Measurement) -> tuple[str, ...]:
         str(size.ranks),
         str(size.nodes),
         str(size.throughput.count),
-        number(size.throughput.mean),
-        number(size.throughput.deviation),
-        number(size.per_rank),
-        percent(size.efficiency),
-        number(step),
-        number(size.accuracy.mean if size.accuracy else None),
+        format_number(size.throughput.mean),
+        format_number(size.throughput.deviation),
+        format_number(size.per_rank),
+        format_percent(size.efficiency),
+        format_number(step),
+        format_number(size.accuracy.mean if size.accuracy else None),
     )
 
 
-def _outliers(result: Result, language: str) -> Section | None:
-    """Nothing is said where there was nothing to compare."""
+def _outliers(result: BenchResult, language: Language) -> PageSection | None:
+    """None where there was nothing to compare."""
     compared = any(size.ranks > 1 or size.throughput.count > 2 for size in result.measurements)
     if not compared:
         return None
-    said = [
+    sentences = [
         (_size(size, language) if len(result.measurements) > 1 else "")
-        + word(f"outlier_{each.kind}", language, name=each.name, value=number(each.value), peers=number(each.peers),
-               percent=each.percent, runs=each.runs)
-        for size in result.measurements for each in size.outliers
-    ]  # fmt: skip
-    return Section(word("outliers", language), tuple(said) or (word("nobody", language),))
+        + text(
+            f"bench.outlier_{each.kind}",
+            language,
+            name=each.name,
+            value=format_number(each.value),
+            peers=format_number(each.peers),
+            percent=each.percent,
+            runs=each.runs,
+        )
+        for size in result.measurements
+        for each in size.outliers
+    ]
+    return PageSection(text("bench.outliers", language), tuple(sentences) or (text("bench.no_outlier", language),))
 
 
-def _losses(result: Result, language: str) -> Section | None:
-    said = [line for loss in result.losses for line in (loss.sentences_zh if language == "zh" else loss.sentences)]
-    return Section(word("loss", language), tuple(said)) if said else None
+def _losses(result: BenchResult, language: Language) -> PageSection | None:
+    sentences = [line for loss in result.losses for line in (loss.sentences_zh if language == "zh" else loss.sentences)]
+    return PageSection(text("bench.loss", language), tuple(sentences)) if sentences else None
 
 
-def _baseline(result: Result, language: str) -> Section | None:
+def _baseline(result: BenchResult, language: Language) -> PageSection | None:
     if not result.comparisons:
         return None
-    heads = ("metric", "before", "after", "change", "noise", "verdict")
     rows = tuple(
-        (each.metric, number(each.before), number(each.after), f"{each.percent:+.1f} %", f"± {number(each.noise)}",
-         word(each.verdict, language)) for each in result.comparisons
-    )  # fmt: skip
-    return Section(
-        word("baseline", language),
+        (
+            each.metric,
+            format_number(each.before),
+            format_number(each.after),
+            f"{each.percent:+.1f} %",
+            f"± {format_number(each.noise)}",
+            text(f"bench.{each.verdict}", language),
+        )
+        for each in result.comparisons
+    )
+    return PageSection(
+        text("bench.baseline", language),
         (result.comparisons[0].baseline,),
-        Table(tuple(word(head, language) for head in heads), rows, frozenset({0, 5})),
+        PageTable(_texts(_BASELINE_COLUMNS, language), rows, frozenset({0, 5})),
     )
 
 
-def _diagnosis(result: Result, language: str) -> Section | None:
-    said = [line for size in result.measurements for line in _findings(size, language)]
-    return Section(word("diagnosis", language), tuple(said)) if said else None
+def _diagnosis(result: BenchResult, language: Language) -> PageSection | None:
+    sentences = [line for size in result.measurements for line in _findings(size, language)]
+    return PageSection(text("bench.diagnosis", language), tuple(sentences)) if sentences else None
 
 
-def _findings(size: Measurement, language: str) -> Iterator[str]:
+def _findings(size: Measurement, language: Language) -> Iterator[str]:
     if size.profile is None or size.profile.diagnosis is None:
         return
-    findings = size.profile.diagnosis.get("findings", [])
+    findings = size.profile.diagnosis.findings
     prefix = _size(size, language)
     if not findings:
-        yield prefix + word("healthy", language)
+        yield prefix + text("bench.healthy", language)
     for place, finding in enumerate(findings[:_SHOWN_FINDINGS]):
         zh = size.profile.titles_zh
-        title = zh[place] if language == "zh" and place < len(zh) else finding["title"]
-        yield prefix + word("mended", language, title=title, percent=finding["gain"]["percent"])
+        title = zh[place] if language == "zh" and place < len(zh) else finding.title
+        yield prefix + if_fixed(title, finding.gain, language)
 
 
-def _cards(result: Result, language: str) -> Section | None:
+def _cards(result: BenchResult, language: Language) -> PageSection | None:
     """All of them where they are few, else the slowest."""
     size = result.largest
     means = _card_means(size)
     if len(means) < 2:
         return None
-    said = word("cards_chart", language)
+    caption = text("bench.cards_chart", language)
     if len(means) > _MOST_CARDS:
-        said = word("cards_slowest", language, n=_MOST_CARDS, all=len(means))
+        caption = text("bench.cards_slowest", language, n=_MOST_CARDS, all=len(means))
         means = sorted(means, key=lambda card: card[1])[:_MOST_CARDS]
     slow = {each.name.replace("node ", "").replace(" card ", "/") for each in size.outliers if each.kind == "rank"}
-    rows = tuple((name, number(value)) for name, value in means)
-    table = Table((word("card", language), word("throughput", language)), rows)
-    chart = bars([name for name, _ in means], [value for _, value in means], slow, said)
-    return Section(word("cards", language), (said,), table, chart)
+    rows = tuple((name, format_number(value)) for name, value in means)
+    table = PageTable((text("bench.card", language), text("bench.throughput", language)), rows)
+    chart = bar_chart([ChartPoint(name, value) for name, value in means], slow, caption)
+    return PageSection(text("bench.cards", language), (caption,), table, chart, detail=True)
 
 
 def _card_means(size: Measurement) -> list[tuple[str, float]]:
@@ -136,60 +178,70 @@ def _card_means(size: Measurement) -> list[tuple[str, float]]:
     nodes = size.repetitions[0].cards
     return [
         (f"{n}/{c}" if len(nodes) > 1 else str(c), fmean(each.cards[n][c] for each in size.repetitions))
-        for n, cards in enumerate(nodes) for c in range(len(cards))
-    ]  # fmt: skip
+        for n, cards in enumerate(nodes)
+        for c in range(len(cards))
+    ]
 
 
-def _energy(result: Result, language: str) -> Section:
+def _energy(result: BenchResult, language: Language) -> PageSection:
     known = [
-        ("average_power", number(result.average_power)),
-        ("max_power", number(result.max_power)),
-        ("energy_consumption", number(result.energy_consumption)),
-        ("efficientcy", number(result.efficientcy)),
-        ("resource_util_ratio", percent(result.resource_util_ratio)),
+        ("average_power", format_number(result.average_power)),
+        ("max_power", format_number(result.max_power)),
+        ("energy_consumption", format_number(result.energy_consumption)),
+        ("efficientcy", format_number(result.efficientcy)),
+        ("resource_util_ratio", format_percent(result.resource_util_ratio)),
     ]
     if all(value == "–" for _, value in known):
-        return Section(word("energy", language), (word("no_energy", language),))
-    rows = tuple((word(name, language), value) for name, value in known)
-    return Section(word("energy", language), (), Table((word("what", language), word("value", language)), rows))
+        return PageSection(text("bench.energy", language), (text("bench.no_energy", language),))
+    rows = tuple((text(f"bench.{name}", language), value) for name, value in known)
+    return PageSection(
+        text("bench.energy", language),
+        (),
+        PageTable((text("bench.what", language), text("bench.value", language)), rows),
+    )
 
 
-def _times(result: Result, language: str) -> Section:
+def _times(result: BenchResult, language: Language) -> PageSection:
     rows = []
     for name in ("prepare", "dataload", "proc", "total"):
         start, end = getattr(result, f"{name}_start_time"), getattr(result, f"{name}_end_time")
         took = (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds() if start and end else None
-        rows.append((word(name, language), start or "–", end or "–", number(took)))
-    heads = tuple(word(head, language) for head in ("what", "from", "to", "seconds"))
-    return Section(word("times", language), (), Table(heads, tuple(rows), frozenset({0, 1, 2})))
+        rows.append((text(f"bench.{name}", language), start or "–", end or "–", format_number(took)))
+    heads = _texts(("what", "from", "to", "seconds"), language)
+    table = PageTable(heads, tuple(rows), frozenset({0, 1, 2}))
+    return PageSection(text("bench.times", language), (), table, detail=True)
 
 
-def _provenance(result: Result, language: str) -> Section:
+def _provenance(result: BenchResult, language: Language) -> PageSection:
     made = result.provenance
     versions = {"paceline": made.paceline, "python": made.python, **made.frameworks}
     rows = [
         ("backend", result.backend),
         ("host", f"{made.host}, {made.platform}"),
         ("cores", str(made.cores or "–")),
-        ("cards", made.cards or "–"),
-        ("versions", ", ".join(f"{name} {text}" for name, text in versions.items())),
+        ("cards_used", made.cards or "–"),
+        ("versions", ", ".join(f"{name} {number}" for name, number in versions.items())),
         ("commit", made.commit or "–"),
         ("config", f"{made.config} (sha256 {made.config_sha256[:12]})"),
         ("command", " ".join(made.command)),
     ]
-    heads = (word("what", language), word("value", language))
-    table = Table(heads, tuple((word(name, language), text) for name, text in rows), frozenset({0, 1}))
-    return Section(word("provenance", language), (), table)
+    named = tuple((text(f"bench.{name}", language), value) for name, value in rows)
+    table = PageTable(_texts(("what", "value"), language), named, frozenset({0, 1}))
+    return PageSection(text("bench.provenance", language), (), table, detail=True)
 
 
-def _warnings(result: Result, language: str) -> Section | None:
-    return Section(word("warnings", language), result.warnings) if result.warnings else None
+def _warnings(result: BenchResult, language: Language) -> PageSection | None:
+    return PageSection(text("bench.warnings", language), result.warnings) if result.warnings else None
 
 
-def _size(size: Measurement, language: str) -> str:
-    return word("size", language, n=size.ranks) + ("：" if language == "zh" else ": ")
+def _size(size: Measurement, language: Language) -> str:
+    return text("bench.size", language, n=size.ranks) + ("：" if language == "zh" else ": ")
+
+
+def _texts(names: Sequence[str], language: Language) -> tuple[str, ...]:
+    return tuple(text(f"bench.{name}", language) for name in names)
 
 
 def _plus_minus(size: Measurement) -> str:
     deviation = size.throughput.deviation
-    return number(size.throughput.mean) + (f" ± {number(deviation)}" if deviation is not None else "")
+    return format_number(size.throughput.mean) + (f" ± {format_number(deviation)}" if deviation is not None else "")

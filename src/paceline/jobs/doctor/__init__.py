@@ -1,8 +1,8 @@
-"""What would go wrong with a job, found before it is started: each check says what it found and what to change."""
+"""`paceline doctor`: checks of machine, network, credentials and buckets before a job is started."""
 
 from __future__ import annotations
 
-from paceline.jobs.doctor.check import Check, Text, Verdict
-from paceline.jobs.doctor.examination import examine
+from paceline.jobs.doctor.check import Check, CheckVerdict, DoctorReport
+from paceline.jobs.doctor.run_checks import run_checks
 
-__all__ = ["Check", "Text", "Verdict", "examine"]
+__all__ = ["Check", "CheckVerdict", "DoctorReport", "run_checks"]

@@ -1,49 +1,59 @@
-"""One thing that was looked at, in both languages."""
+"""The result of one check of `paceline doctor`, with its texts in both languages."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
 
 import msgspec
 
+from paceline.core.i18n import LANGUAGES, Language, text
 
-class Verdict(StrEnum):
+Texts = dict[Language, str]
+
+
+class CheckVerdict(StrEnum):
     good = "good"
     warning = "warning"
     bad = "bad"
-
-
-class Text(NamedTuple):
-    en: str
-    zh: str
-
-    def said(self, chinese: bool) -> str:
-        return self.zh if chinese else self.en
 
 
 class Check(msgspec.Struct, frozen=True):
     """`id` is for programs and stays; `found` and `advice` are for people."""
 
     id: str
-    verdict: Verdict
-    found: Text
-    advice: Text | None = None
+    verdict: CheckVerdict
+    found: Texts
+    advice: Texts | None = None
 
 
-def good(name: str, en: str, zh: str) -> Check:
-    return Check(name, Verdict.good, Text(en, zh))
+class DoctorReport(msgspec.Struct, frozen=True, tag="paceline.doctor/1", tag_field="schema"):
+    """All checks; `ok` = none of them would stop the job."""
+
+    ok: bool
+    checks: tuple[Check, ...]
 
 
-def warning(name: str, found: Text, advice: Text) -> Check:
-    return Check(name, Verdict.warning, found, advice)
+def good(name: str, key: str, **values: object) -> Check:
+    """`key` names the text doctor.KEY of the catalogue."""
+    return Check(name, CheckVerdict.good, _texts(key, values))
 
 
-def bad(name: str, found: Text, advice: Text) -> Check:
-    return Check(name, Verdict.bad, found, advice)
+def warning(name: str, key: str, **values: object) -> Check:
+    """With the advice doctor.KEY.advice."""
+    return Check(name, CheckVerdict.warning, _texts(key, values), _texts(f"{key}.advice", values))
 
 
-def of_error(name: str, error: Exception) -> Check:
-    """What our own errors say already is not said again in other words."""
-    hint = getattr(error, "hint", None) or ""
-    return Check(name, Verdict.bad, Text(str(error), str(error)), Text(hint, hint) if hint else None)
+def bad(name: str, key: str, **values: object) -> Check:
+    """With the advice doctor.KEY.advice."""
+    return Check(name, CheckVerdict.bad, _texts(key, values), _texts(f"{key}.advice", values))
+
+
+def from_error(name: str, error: Exception) -> Check:
+    """Our own errors already name the place and what to do; they exist in English only."""
+    hint = getattr(error, "hint", None)
+    advice: Texts | None = dict.fromkeys(LANGUAGES, hint) if hint else None
+    return Check(name, CheckVerdict.bad, dict.fromkeys(LANGUAGES, str(error)), advice)
+
+
+def _texts(key: str, values: dict[str, object]) -> Texts:
+    return {language: text(f"doctor.{key}", language, **values) for language in LANGUAGES}

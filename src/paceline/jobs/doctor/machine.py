@@ -1,4 +1,4 @@
-"""This machine: disk, Python and frameworks, the backend's programs."""
+"""Checks of this machine: disk, Python and framework versions, Slurm's programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from paceline.jobs.description import JobDescription
-from paceline.jobs.doctor.check import Check, Text, bad, good, warning
+from paceline.jobs.doctor.check import Check, bad, good, warning
 
 _PACKAGES = ("paceline", "torch", "torch-npu", "mindspore", "obstore", "esdk-obs-python", "huaweicloudsdkmodelarts")
 _LEAST_FREE = 5e9
@@ -21,27 +21,16 @@ _EVICTED = 0.9
 
 
 def versions(job: JobDescription | None) -> Iterator[Check]:
-    """What is installed, without importing it; what the job needs here and is not."""
+    """What is installed, without importing it, and what the job needs here that is not."""
     found = {name: _version(name) for name in _PACKAGES}
-    said = ", ".join(f"{name} {number}" for name, number in [*found.items(), ("CANN", _cann())] if number)
-    yield good("versions", f"Python {platform.python_version()}, {said}", f"Python {platform.python_version()}，{said}")
+    installed = ", ".join(f"{name} {number}" for name, number in [*found.items(), ("CANN", _cann())] if number)
+    yield good("versions", "versions", python=platform.python_version(), installed=installed)
     if job is None:
         return
     if job.backend != "modelarts" and not found[job.framework]:
-        yield warning(
-            "framework",
-            Text(f"{job.framework} is not installed in this Python", f"当前 Python 中没有安装 {job.framework}"),
-            Text(
-                f"install {job.framework}, or set framework: in the description",
-                f"请安装 {job.framework}，或修改描述中的 framework",
-            ),
-        )
+        yield warning("framework", "framework", framework=job.framework)
     if job.backend == "modelarts" and not found["huaweicloudsdkmodelarts"]:
-        yield bad(
-            "sdk",
-            Text("huaweicloudsdkmodelarts is not installed", "没有安装 huaweicloudsdkmodelarts"),
-            Text("pip install 'paceline[modelarts]'", "pip install 'paceline[modelarts]'"),
-        )
+        yield bad("sdk", "sdk")
 
 
 def disks(places: list[Path]) -> Iterator[Check]:
@@ -55,35 +44,22 @@ def disks(places: list[Path]) -> Iterator[Check]:
             continue
         seen.add(device)
         usage = shutil.disk_usage(place)
-        free, used = usage.free / 1e9, usage.used / usage.total
-        en = f"{place}: {free:,.0f} GB free ({used:.0%} used)"
-        zh = f"{place}：剩余 {free:,.0f} GB（已用 {used:.0%}）"
-        if usage.free < _LEAST_FREE or used > _EVICTED:
-            yield warning("disk", Text(en, zh), Text("make room before the job fills it", "请先清理磁盘空间"))
-        else:
-            yield good("disk", en, zh)
+        used = usage.used / usage.total
+        make_check = warning if usage.free < _LEAST_FREE or used > _EVICTED else good
+        yield make_check("disk", "disk", place=place, free=usage.free / 1e9, used=used)
 
 
 def slurm() -> Iterator[Check]:
-    """Its programs, and whether the controller answers."""
+    """Slurm's programs are installed, and its controller answers."""
     absent = [name for name in ("sbatch", "squeue", "scancel", "scontrol") if shutil.which(name) is None]
     if absent:
-        names = ", ".join(absent)
-        yield bad(
-            "slurm", Text(f"not installed here: {names}", f"本机没有：{names}"),
-            Text("run this on a host of the Slurm cluster", "请在 Slurm 集群的登录节点上运行"),
-        )  # fmt: skip
+        yield bad("slurm", "slurm_missing", programs=", ".join(absent))
         return
     done = subprocess.run(["sinfo", "--noheader", "--format=%P %D %t"], capture_output=True, text=True, check=False)
     if done.returncode:
-        said = done.stderr.strip()
-        yield bad(
-            "slurm", Text(f"Slurm does not answer: {said}", f"Slurm 没有响应：{said}"),
-            Text("is slurmctld running, and SLURM_CONF right?", "请检查 slurmctld 是否在运行、SLURM_CONF 是否正确"),
-        )  # fmt: skip
+        yield bad("slurm", "slurm_unreachable", reason=done.stderr.strip())
     else:
-        said = "; ".join(done.stdout.split("\n")).strip("; ")
-        yield good("slurm", f"partitions (nodes, state): {said}", f"分区（节点数、状态）：{said}")
+        yield good("slurm", "slurm", partitions="; ".join(done.stdout.split("\n")).strip("; "))
 
 
 def _cann(root: Path | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Workers' logs from ModelArts into log/, only what is new; at the end whole from the bucket."""
+"""Download workers' logs from ModelArts into log/: incrementally, and completely from the bucket at the end."""
 
 from __future__ import annotations
 
@@ -10,53 +10,54 @@ from pathlib import Path
 
 import msgspec
 
+from paceline.core.atomic_write import atomic_write_text
 from paceline.jobs.backend import JobHandle
-from paceline.jobs.modelarts.cloud import Cloud
-from paceline.storage.opening import open_store
-from paceline.storage.store import MissingError, Store
-from paceline.storage.transfer import Options, transfer
-from paceline.whole import write_whole
+from paceline.jobs.modelarts.client import TrainingJobClient
+from paceline.storage.store_errors import MissingError
+from paceline.storage.stores.base import Store
+from paceline.storage.stores.open_store import open_store
+from paceline.storage.transfer.transfer import TransferOptions, transfer
 
 _OFFSETS = ".synced.json"
 
 
 class _Synced(msgspec.Struct, frozen=True):
-    """How far a worker's log was brought."""
+    """How much of a worker's log was downloaded."""
 
     there: int = 0
     here: int = 0
-    """Size of our file then; what is longer was being written when somebody was killed."""
+    """Size of our file after that; longer means that a process was killed while writing."""
 
 
-def pull(cloud: Cloud, handle: JobHandle, tasks: list[str]) -> None:
-    """Append what each worker said since; two followers at once do not write the same lines twice."""
-    with _alone(handle.logs):
+def sync_worker_logs(client: TrainingJobClient, handle: JobHandle, tasks: list[str]) -> None:
+    """Append each worker's new lines; two processes that follow the same job do not write them twice."""
+    with _locked(handle.logs):
         seen = _seen(handle.logs)
         for number, task in enumerate(tasks):
             path, synced = handle.logs / handle.log_name(number), seen.get(task, _Synced())
             try:
-                new, there = _from_preview(cloud, handle, task, synced.there)
+                new, there = _from_preview(client, handle, task, synced.there)
             except MissingError:
                 new, there = _from_bucket(handle, number, synced.there)
             seen[task] = _Synced(there, _append(path, new, synced.here))
-            write_whole(handle.logs / _OFFSETS, msgspec.json.encode(seen).decode())
+            atomic_write_text(handle.logs / _OFFSETS, msgspec.json.encode(seen).decode())
 
 
-def fetch_whole(handle: JobHandle, tasks: list[str]) -> None:
-    """The bucket's copies, complete even where the preview was too short; nothing where no logs are kept there."""
+def fetch_complete_logs(handle: JobHandle, tasks: list[str]) -> None:
+    """Download the bucket's copies, which are complete where the preview was too short; needs log_url."""
     if not handle.log_url:
         return
-    with _alone(handle.logs), _store(handle.log_url) as store:
+    with _locked(handle.logs), _store(handle.log_url) as store:
         seen = _seen(handle.logs)
         for number, task in enumerate(tasks):
             name = handle.log_name(number)
             item = store.stat(name)
             path = handle.logs / name
             if item is not None and item.size > (path.stat().st_size if path.exists() else -1):
-                only = Options(rule=lambda key, name=name: key == name)  # type: ignore[misc]
+                only = TransferOptions(file_filter=lambda key, name=name: key == name)  # type: ignore[misc]
                 transfer(handle.log_url, handle.logs, only).raise_failures()
                 seen[task] = _Synced(item.size, item.size)
-        write_whole(handle.logs / _OFFSETS, msgspec.json.encode(seen).decode())
+        atomic_write_text(handle.logs / _OFFSETS, msgspec.json.encode(seen).decode())
 
 
 def _append(path: Path, new: bytes, size: int) -> int:
@@ -68,13 +69,13 @@ def _append(path: Path, new: bytes, size: int) -> int:
     return size + len(new)
 
 
-def _from_preview(cloud: Cloud, handle: JobHandle, task: str, seen: int) -> tuple[bytes, int]:
-    preview = cloud.log(handle.remote_id, task)
+def _from_preview(client: TrainingJobClient, handle: JobHandle, task: str, seen: int) -> tuple[bytes, int]:
+    preview = client.log(handle.remote_id, task)
     if preview.full_size < seen:
-        return b"--- the worker was started again ---\n" + preview.content, preview.full_size
+        return b"--- the worker was restarted ---\n" + preview.content, preview.full_size
     missing = preview.full_size - seen
     if missing > len(preview.content):
-        gap = f"--- {missing - len(preview.content):,} bytes left out: the preview shows the end only ---\n"
+        gap = f"--- {missing - len(preview.content):,} bytes missing: the preview shows the end only ---\n"
         return gap.encode() + preview.content, preview.full_size
     return preview.content[len(preview.content) - missing :], preview.full_size
 
@@ -97,7 +98,7 @@ def _seen(logs: Path) -> dict[str, _Synced]:
 
 
 @contextmanager
-def _alone(logs: Path) -> Iterator[None]:
+def _locked(logs: Path) -> Iterator[None]:
     logs.mkdir(parents=True, exist_ok=True)
     with (logs / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""ma-pre-start.sh: what ModelArts runs beside the boot file before training."""
+"""Write ma-pre-start.sh, which ModelArts runs before training."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _OLD_MODE = re.compile(r"^.*SINGLESERVER_MODE=.*\n?", re.MULTILINE)
 
 
 def script_key(job: JobDescription) -> str:
-    """Below code_dir: beside the boot file, where ModelArts looks."""
+    """Relative to code_dir: the boot file's directory, where ModelArts looks for it."""
     return str(PurePosixPath(job.boot_file).parent / NAME)
 
 
-def script(job: JobDescription) -> str | None:
-    """The user's own script with our lines after it; None when there is nothing to do."""
+def pre_start_script(job: JobDescription) -> str | None:
+    """The user's script with our lines appended; None when there is nothing to run."""
     own = Path(job.code_dir) / script_key(job)
     kept = _OLD_MODE.sub("", own.read_text()) if own.is_file() else ""
     steps = _steps(job)
@@ -28,8 +28,8 @@ def script(job: JobDescription) -> str | None:
     return "\n".join([head, "# Written by paceline from the job description.", *steps, ""])
 
 
-def packages(job: JobDescription) -> dict[str, Path]:
-    """Files that the steps install: key below code_dir → file here."""
+def pre_start_files(job: JobDescription) -> dict[str, Path]:
+    """Files that the script installs: key below code_dir → local file."""
     found = (*job.pre_start.wheels, *job.pre_start.packages)
     return {f"{_run_directory(job)}/{Path(name).name}": Path(job.code_dir) / name for name in found}
 
@@ -40,7 +40,7 @@ def _steps(job: JobDescription) -> list[str]:
         steps.append("export SINGLESERVER_MODE=True")
     steps += [f"export {name}={level}" for name, level in wanted.log_levels.items()]
     if wanted.wheels or wanted.packages:
-        # ModelArts sources or runs it depending on its version: either way this names the script itself.
+        # ModelArts sources or runs the script, depending on its version: this names it in both cases.
         steps.append('here=$(cd "$(dirname "${BASH_SOURCE[0]:-$0}")" && pwd)')
     for name in wanted.packages:
         package = f'"$here"/run/{shlex.quote(Path(name).name)}'

@@ -1,4 +1,4 @@
-"""A description as ModelArts' request: kind, metadata, algorithm, spec."""
+"""Build ModelArts' create request from a description: kind, metadata, algorithm, spec."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from paceline.jobs.description import JobDescription, Scalar
-from paceline.storage.location import parse
+from paceline.storage.url import parse_url
 
 
 def create_request(job: JobDescription, name: str, outputs: Mapping[str, str], log_url: str) -> Any:
-    """The SDK's Job; places are written as ModelArts wants them, /bucket/path/."""
+    """The SDK's Job; paths are written as ModelArts expects them, /bucket/path/."""
     from huaweicloudsdkmodelarts.v1 import Job, JobMetadata
 
     metadata = JobMetadata(name=name, workspace_id=job.modelarts.workspace_id, description=job.description or None)
@@ -22,7 +22,7 @@ def obs_path(url: str, *, directory: bool = True) -> str:
     >>> obs_path("obs://bucket/code")
     '/bucket/code/'
     """
-    location = parse(url)
+    location = parse_url(url)
     return f"/{location.host}/{location.path}".rstrip("/") + ("/" if directory else "")
 
 

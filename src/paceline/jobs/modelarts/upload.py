@@ -1,33 +1,33 @@
-"""The code of a job into its bucket: all of it verified before the job is started."""
+"""Upload a job's code, packages and ma-pre-start.sh to its bucket, verified before the job is started."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.jobs.code import copy_code, stale_files
+from paceline.core.atomic_write import atomic_write_text
+from paceline.jobs.code_upload import copy_code, stale_files
 from paceline.jobs.description import JobDescription
-from paceline.jobs.modelarts.pre_start import packages, script, script_key
-from paceline.storage.report import OnProgress
-from paceline.storage.transfer import transfer
-from paceline.whole import write_whole
+from paceline.jobs.modelarts.pre_start import pre_start_files, pre_start_script, script_key
+from paceline.storage.transfer.transfer import transfer
+from paceline.storage.transfer.transfer_report import OnProgress
 
 _SHOWN = 5
 _LARGE = 50_000_000
-"""ModelArts asks for code directories up to 50 MB: every node downloads it before it starts."""
+"""ModelArts recommends code directories up to 50 MB: every node downloads them before it starts."""
 
 
 def upload_code(job: JobDescription, scratch: Path, progress: OnProgress | None) -> list[str]:
-    """Code, packages and ma-pre-start.sh; raises when anything did not arrive. What is odd is returned."""
+    """Raises when any file was not uploaded; returns warnings."""
     base = job.code_url.rstrip("/")
-    extra = packages(job)
-    text, key = script(job), script_key(job)
+    extra = pre_start_files(job)
+    text, key = pre_start_script(job), script_key(job)
     report = copy_code(job, base, progress, without=frozenset({key, *extra}))
     present = set(report.present)
     for where, file in extra.items():
         transfer(file, f"{base}/{where}").raise_failures()
         present.add(where)
     if text is not None:
-        write_whole(scratch / key, text)
+        atomic_write_text(scratch / key, text)
         transfer(scratch / key, f"{base}/{key}").raise_failures()
         present.add(key)
     return [*_size(report.moved_bytes + report.same_bytes), *_stale(base, frozenset(present))]
@@ -43,6 +43,6 @@ def _stale(url: str, present: frozenset[str]) -> list[str]:
         return []
     more = f" and {len(stale) - _SHOWN} more" if len(stale) > _SHOWN else ""
     return [
-        f"{url} holds files that are not part of this code, and the job gets them too: "
+        f"{url} has files that are not part of this code, and the job will see them: "
         f"{', '.join(stale[:_SHOWN])}{more} (paceline sync CODE_DIR {url} --prune removes them)"
     ]

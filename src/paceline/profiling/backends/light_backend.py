@@ -1,15 +1,15 @@
-"""Our own light recorder, for loops without a framework, or as the cheap choice in those with one."""
+"""Backend that uses the light recorder, for loops without a framework or for cheap recordings."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.profiling.output import Order, StepSpan, add_metadata, recording_directory
-from paceline.profiling.recorder import Recorder
+from paceline.profiling.output_files import RecordingSpec, StepSpan, add_metadata, recording_directory
 from paceline.profiling.scheduling import ProfilerAction
+from paceline.recorder import Recorder
 
-MOST_STEPS = 10_000
-"""Kept in detail; a recording that lasts longer keeps its last ones."""
+MAX_STEPS = 10_000
+"""Kept in detail; a longer recording keeps its last steps."""
 
 
 class LightBackend:
@@ -17,11 +17,11 @@ class LightBackend:
 
     def __init__(self) -> None:
         self._recorder: Recorder | None = None
-        self._order: Order | None = None
+        self._spec: RecordingSpec | None = None
         self._step = 0
 
-    def begin(self, order: Order, action: ProfilerAction, step: int) -> None:
-        self._order, self._step = order, step
+    def begin(self, spec: RecordingSpec, action: ProfilerAction, step: int) -> None:
+        self._spec, self._step = spec, step
         if action is not ProfilerAction.WARM_UP:
             self._start()
 
@@ -45,22 +45,22 @@ class LightBackend:
         return directory
 
     def analyse(self, recording: Path) -> None:
-        """Its tables were written when it closed."""
+        """Nothing to do: the recorder exports its tables on close."""
 
-    def abandon(self) -> None:
-        """Nothing was started for a warm-up."""
+    def discard(self) -> None:
+        """Nothing to do: the recorder is not started for warm-up steps."""
 
     def _start(self) -> None:
-        assert self._order is not None
-        identity = self._order.identity
+        assert self._spec is not None
+        identity = self._spec.identity
         self._recorder = Recorder(
-            recording_directory(self._order, "ms"),
+            recording_directory(self._spec, "ms"),
             rank=identity.rank,
             world_size=identity.world_size,
             job=identity.job or None,
-            steps=MOST_STEPS,
+            steps=MAX_STEPS,
             first_step=self._step,
-            warm_up=0,  # exactly the steps that were asked for
+            warm_up=0,  # exactly the requested steps
         ).start()
 
 

@@ -1,7 +1,7 @@
-"""MindSpore's own profiler, on Ascend or CPU: it writes, we steer, and add what it leaves out.
+"""Backend that drives MindSpore's own profiler, on Ascend or CPU, and adds what it does not write.
 
-Its `profile` asks a schedule for the action of each step. Ours answers with what the Profiler has decided, so that start
-and stop fall where they were asked for in every form, and its false alarms about "incomplete" data stay away.
+MindSpore's `profile` asks a schedule for the action of each step. The schedule passed here returns what our Profiler has
+decided, so that recordings start and stop at the requested steps, without false warnings about "incomplete" data.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import PacelineError
-from paceline.profiling.backends.fresh import newest_directory
-from paceline.profiling.options import Options
-from paceline.profiling.output import Order, StepSpan, add_metadata, add_steps, describe
+from paceline.core.errors import PacelineError
+from paceline.profiling.backends.new_output_dir import find_new_directory
+from paceline.profiling.options import ProfilerOptions
+from paceline.profiling.output_files import RecordingSpec, StepSpan, add_metadata, add_steps, write_profiler_info
 from paceline.profiling.scheduling import ProfilerAction
 
 
@@ -21,37 +21,37 @@ class MindSporeBackend:
 
     def __init__(self) -> None:
         self._profile: Any = None
-        self._order: Order | None = None
+        self._spec: RecordingSpec | None = None
         self._action = ProfilerAction.NONE
 
-    def begin(self, order: Order, action: ProfilerAction, step: int) -> None:
-        self._order, self._action = order, action
-        order.directory.mkdir(parents=True, exist_ok=True)
-        _finish_started_work()
-        self._profile = self._made(order)
+    def begin(self, spec: RecordingSpec, action: ProfilerAction, step: int) -> None:
+        self._spec, self._action = spec, action
+        spec.directory.mkdir(parents=True, exist_ok=True)
+        _synchronise()
+        self._profile = self._create_profile(spec)
         self._profile.step_num = step
         self._profile.start()
 
     def advance(self, action: ProfilerAction, step: int) -> None:
         if self._action is ProfilerAction.WARM_UP:
-            _finish_started_work()
+            _synchronise()
         self._action = action
         self._profile.step()
 
     def finish(self, spans: list[StepSpan], metadata: dict[str, object]) -> Path:
-        assert self._order is not None
-        # From "record and save" to "none" is the one way out on which it saves without complaint.
+        assert self._spec is not None
+        # MindSpore saves without a warning only on the transition from RECORD_AND_SAVE to NONE.
         self._profile.current_action = _actions().RECORD_AND_SAVE
         self._action = ProfilerAction.NONE
         self._profile.step()
         self._profile.stop()
         self._profile = None
-        recording = newest_directory(self._order, "ms")
+        recording = find_new_directory(self._spec, "ms")
         trace = recording / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
         if trace.exists():
             add_steps(trace, spans)
         add_metadata(recording, metadata)
-        describe(recording, self._order, self.name, version=_version(), spans=spans)
+        write_profiler_info(recording, self._spec, self.name, version=_version(), spans=spans)
         return recording
 
     def analyse(self, recording: Path) -> None:
@@ -60,24 +60,24 @@ class MindSporeBackend:
 
             analyse(str(recording))
 
-    def abandon(self) -> None:
+    def discard(self) -> None:
         self._profile.stop()
         self._profile = None
 
-    def _made(self, order: Order) -> Any:
+    def _create_profile(self, spec: RecordingSpec) -> Any:
         from mindspore import profiler
 
         handler = profiler.tensorboard_trace_handler(
-            str(order.directory), order.worker, order.analyse or _on_cpu(), order.asynchronous
+            str(spec.directory), spec.worker, spec.analyse or _on_cpu(), spec.asynchronous
         )
         if handler is None:
-            raise PacelineError(f"MindSpore does not write to {order.directory}", hint="its log says what it minds")
+            raise PacelineError(f"MindSpore cannot write to {spec.directory}", hint="see the MindSpore log")
         return profiler.profile(
-            start_profile=False, schedule=_following(self), on_trace_ready=handler, **_arguments(order.options)
+            start_profile=False, schedule=_fixed_schedule(self), on_trace_ready=handler, **_arguments(spec.options)
         )
 
-    def decided(self) -> Any:
-        """What the step that begins now is to be, in MindSpore's words."""
+    def mindspore_action(self) -> Any:
+        """The action of the step that begins now, as MindSpore's enum member."""
         return getattr(_actions(), self._action.name)
 
 
@@ -90,22 +90,22 @@ def _actions() -> Any:
     return Actions
 
 
-def _following(backend: MindSporeBackend) -> Any:
-    """A schedule by type, because MindSpore accepts no other function."""
+def _fixed_schedule(backend: MindSporeBackend) -> Any:
+    """A subclass of MindSpore's Schedule, because MindSpore accepts no other callable."""
     from mindspore.profiler.schedule import Schedule
 
-    class Following(Schedule):  # type: ignore[misc]  # MindSpore is not typed
+    class FixedSchedule(Schedule):  # type: ignore[misc]  # MindSpore is not typed
         def __init__(self) -> None:
-            """Without its parent's: the warnings about parameters were given where the user wrote them."""
+            """Does not call the parent, which would warn about parameters the user did not write."""
             self.wait, self.active, self.warmup, self.repeat, self.skip_first = 0, 1, 0, 0, 0
 
         def __call__(self, step: int) -> Any:
-            return backend.decided()
+            return backend.mindspore_action()
 
-    return Following()
+    return FixedSchedule()
 
 
-def _arguments(options: Options) -> dict[str, Any]:
+def _arguments(options: ProfilerOptions) -> dict[str, Any]:
     from mindspore.profiler import common
 
     kinds = common.constant
@@ -142,19 +142,20 @@ def _experimental() -> Any:
     return _ExperimentalConfig
 
 
-def _finish_started_work() -> None:
-    """PyNative launches operators ahead: without waiting, some of the step before would be recorded."""
-    import mindspore
+def _synchronise() -> None:
+    """PyNative launches operators ahead: without waiting, parts of the previous step would be recorded."""
     from mindspore.profiler import profiler_interface
 
+    import mindspore
+
     if _on_cpu():
-        profiler_interface._pynative_executor.sync()  # runtime.synchronize() knows devices only
+        profiler_interface._pynative_executor.sync()  # runtime.synchronize() does not support the CPU
     else:
         mindspore.runtime.synchronize()
 
 
 def _on_cpu() -> bool:
-    """There, analysing is cheap, and impossible afterwards."""
+    """On CPU, analysis is cheap, and impossible afterwards."""
     import mindspore
 
     return str(mindspore.get_context("device_target")) == "CPU"

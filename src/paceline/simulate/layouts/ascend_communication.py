@@ -1,4 +1,4 @@
-"""communication.json and communication_matrix.json: what every Ascend profiler tells about its collectives."""
+"""communication.json and communication_matrix.json: the collectives in the output of Ascend profilers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from paceline.simulate.layouts.ascend_names import MATRIX, group_hash, hcom_name, micros
 from paceline.simulate.layouts.dialect import TORCH, Dialect
-from paceline.simulate.layouts.spelling import MATRIX, group_hash, hcom_name, micros
 from paceline.simulate.recording import Recording
-from paceline.simulate.wires import Wire
+from paceline.simulate.routing import MessageRoute
 
 LARGE_PACKET = {"HCCS": 32 << 20, "RDMA": 1 << 19}
 KINDS = ("RDMA", "HCCS", "PCIE", "SDMA", "SIO")
@@ -22,11 +22,11 @@ _NOTHING = (
 
 
 @dataclass(frozen=True)
-class Talk:
+class CommOp:
     """One communication operator, times in ns."""
 
     name: str
-    wire: Wire
+    route: MessageRoute
     message: int
     start: int
     duration: int
@@ -36,44 +36,54 @@ class Talk:
 
     @property
     def group(self) -> str:
-        return group_hash(self.wire.group.id)
+        return group_hash(self.route.group.id)
 
     @property
     def pairwise(self) -> bool:
-        return self.wire.op in ("send", "receive")
+        return self.route.op in ("send", "receive")
 
     def section(self, dialect: Dialect = TORCH) -> str:
         return "p2p" if self.pairwise and dialect.files_p2p else "collective"
 
 
-def talks_of(recording: Recording, step: int) -> Iterator[Talk]:
-    talks, wires = recording.talks.of(step), recording.wires
-    columns = (talks.template, talks.sequence, talks.start, talks.duration, talks.transit, talks.wait, talks.sync)
+def comm_ops_of(recording: Recording, step: int) -> Iterator[CommOp]:
+    comm_ops, routes = recording.comm_ops.of(step), recording.routes
+    columns = (
+        comm_ops.template,
+        comm_ops.sequence,
+        comm_ops.start,
+        comm_ops.duration,
+        comm_ops.transit,
+        comm_ops.wait,
+        comm_ops.sync,
+    )
     for message, sequence, *times in zip(*(column.tolist() for column in columns), strict=True):
-        wire = wires[message]
-        yield Talk(hcom_name(wire, sequence), wire, message, *times)
+        route = routes[message]
+        yield CommOp(hcom_name(route, sequence), route, message, *times)
 
 
 def communication_json(recording: Recording, dialect: Dialect) -> str:
     """{"step1": {"p2p": {…}, "collective": {name@group: {…}, "Total Op Info": {…}}}}"""
     steps = []
     for step in recording.steps.number.tolist():
-        talks = list(talks_of(recording, step))
-        filed = {section: [talk for talk in talks if talk.section(dialect) == section] for section in SECTIONS}
+        comm_ops = list(comm_ops_of(recording, step))
+        filed = {
+            section: [comm_op for comm_op in comm_ops if comm_op.section(dialect) == section] for section in SECTIONS
+        }
         parts = ", ".join(f'"{section}": {{{_section(chosen)}}}' for section, chosen in filed.items())
         steps.append(f'"step{step}": {{{parts}}}')
     return "{" + ", ".join(steps) + "}"
 
 
-def _section(talks: list[Talk]) -> str:
-    return ", ".join([_operator(talk) for talk in talks] + [_total(talks)]) if talks else ""
+def _section(comm_ops: list[CommOp]) -> str:
+    return ", ".join([_operator(comm_op) for comm_op in comm_ops] + [_total(comm_ops)]) if comm_ops else ""
 
 
-def _operator(talk: Talk) -> str:
+def _operator(comm_op: CommOp) -> str:
     return (
-        f'"{talk.name}@{talk.group}": {{"Communication Time Info": {{"Start Timestamp(us)": {micros(talk.start)}, '
-        f"{_times(talk.duration, talk.transit, talk.wait, talk.sync)}}}, "
-        f'"Communication Bandwidth Info": {{{_bandwidths(talk)}}}}}'
+        f'"{comm_op.name}@{comm_op.group}": {{"Communication Time Info": {{"Start Timestamp(us)": {micros(comm_op.start)}, '
+        f"{_times(comm_op.duration, comm_op.transit, comm_op.wait, comm_op.sync)}}}, "
+        f'"Communication Bandwidth Info": {{{_bandwidths(comm_op)}}}}}'
     )
 
 
@@ -90,69 +100,71 @@ def _ratio(part: float, whole: float) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 
-def _bandwidths(talk: Talk) -> str:
-    """HCCS traffic is told twice, as HCCS and in the sum called SDMA."""
-    told = dict.fromkeys(KINDS, _NOTHING)
-    if talk.wire.sends:
-        name = talk.wire.transport.name
-        told[name] = _bandwidth(talk, large_packet_ratio(talk.wire), _distribution(talk))
+def _bandwidths(comm_op: CommOp) -> str:
+    """HCCS traffic is listed twice, as HCCS and in the sum called SDMA."""
+    entries = dict.fromkeys(KINDS, _NOTHING)
+    if comm_op.route.sends:
+        name = comm_op.route.transport.name
+        entries[name] = _bandwidth(comm_op, large_packet_ratio(comm_op.route), _distribution(comm_op))
         if name == "HCCS":
-            told["SDMA"] = _bandwidth(talk, 0, "{}")
-    return ", ".join(f'"{kind}": {text}' for kind, text in told.items())
+            entries["SDMA"] = _bandwidth(comm_op, 0, "{}")
+    return ", ".join(f'"{kind}": {text}' for kind, text in entries.items())
 
 
-def _bandwidth(talk: Talk, large: float, distribution: str) -> str:
+def _bandwidth(comm_op: CommOp, large: float, distribution: str) -> str:
     return (
-        f'{{"Transit Size(MB)": {talk.wire.bytes / 1e6}, "Transit Time(ms)": {talk.transit / 1e6}, '
-        f'"Bandwidth(GB/s)": {round(talk.wire.bytes / talk.transit, 4)}, "Large Packet Ratio": {large}, '
+        f'{{"Transit Size(MB)": {comm_op.route.bytes / 1e6}, "Transit Time(ms)": {comm_op.transit / 1e6}, '
+        f'"Bandwidth(GB/s)": {round(comm_op.route.bytes / comm_op.transit, 4)}, "Large Packet Ratio": {large}, '
         f'"Size Distribution": {distribution}}}'
     )
 
 
-def large_packet_ratio(wire: Wire) -> float:
-    limit = LARGE_PACKET[wire.transport.name]
-    return _ratio(sum(count for size, count in wire.packets.sizes if size >= limit), wire.packets.count)
+def large_packet_ratio(route: MessageRoute) -> float:
+    limit = LARGE_PACKET[route.transport.name]
+    return _ratio(sum(count for size, count in route.packets.sizes if size >= limit), route.packets.count)
 
 
-def _distribution(talk: Talk) -> str:
-    pairs = (f'"{size / 1e6}": [{count}, {time / 1e6}]' for size, count, time in talk.wire.packet_times(talk.transit))
+def _distribution(comm_op: CommOp) -> str:
+    pairs = (
+        f'"{size / 1e6}": [{count}, {time / 1e6}]' for size, count, time in comm_op.route.packet_times(comm_op.transit)
+    )
     return "{" + ", ".join(pairs) + "}"
 
 
-def _total(talks: list[Talk]) -> str:
-    times = [sum(getattr(talk, name) for talk in talks) for name in ("duration", "transit", "wait", "sync")]
-    told = dict.fromkeys(KINDS, '{"Transit Time(ms)": 0, "Transit Size(MB)": 0, "Size Distribution": {}}')
+def _total(comm_ops: list[CommOp]) -> str:
+    times = [sum(getattr(comm_op, name) for comm_op in comm_ops) for name in ("duration", "transit", "wait", "sync")]
+    entries = dict.fromkeys(KINDS, '{"Transit Time(ms)": 0, "Transit Size(MB)": 0, "Size Distribution": {}}')
     for kind in ("RDMA", "HCCS"):
-        chosen = [talk for talk in talks if talk.wire.sends and talk.wire.transport.name == kind]
+        chosen = [comm_op for comm_op in comm_ops if comm_op.route.sends and comm_op.route.transport.name == kind]
         if chosen:
-            told[kind] = _total_bandwidth(chosen, _total_distribution(chosen))
+            entries[kind] = _total_bandwidth(chosen, _total_distribution(chosen))
             if kind == "HCCS":
-                told["SDMA"] = _total_bandwidth(chosen, "{}")
-    bandwidths = ", ".join(f'"{kind}": {text}' for kind, text in told.items())
+                entries["SDMA"] = _total_bandwidth(chosen, "{}")
+    bandwidths = ", ".join(f'"{kind}": {text}' for kind, text in entries.items())
     return (
         f'"Total Op Info": {{"Communication Time Info": {{{_times(*times)}}}, '
         f'"Communication Bandwidth Info": {{{bandwidths}}}}}'
     )
 
 
-def _total_bandwidth(talks: list[Talk], distribution: str) -> str:
-    size, time = sum(talk.wire.bytes for talk in talks), sum(talk.transit for talk in talks)
+def _total_bandwidth(comm_ops: list[CommOp], distribution: str) -> str:
+    size, time = sum(comm_op.route.bytes for comm_op in comm_ops), sum(comm_op.transit for comm_op in comm_ops)
     return (
         f'{{"Transit Time(ms)": {time / 1e6}, "Transit Size(MB)": {size / 1e6}, "Size Distribution": {distribution}}}'
     )
 
 
-def _total_distribution(talks: list[Talk]) -> str:
+def _total_distribution(comm_ops: list[CommOp]) -> str:
     sums: dict[int, list[int]] = defaultdict(lambda: [0, 0])
-    for talk in talks:
-        for size, count, time in talk.wire.packet_times(talk.transit):
+    for comm_op in comm_ops:
+        for size, count, time in comm_op.route.packet_times(comm_op.transit):
             sums[size][0] += count
             sums[size][1] += time
     return "{" + ", ".join(f'"{size / 1e6}": [{count}, {time / 1e6}]' for size, (count, time) in sums.items()) + "}"
 
 
 @dataclass(frozen=True)
-class Link:
+class MatrixLink:
     """One row of the matrix; size in bytes, time in ns."""
 
     source: int
@@ -167,12 +179,14 @@ class Link:
         return round(self.size / self.time, 4)
 
 
-def matrix_rows(recording: Recording, step: int, dialect: Dialect = TORCH) -> Iterator[tuple[str, str, str, Link]]:
-    """(p2p | collective, <type>-<place>, group, link): per type the fastest, middle and slowest ones, and the sum."""
-    by_kind: dict[tuple[str, str, str, int], list[Link]] = defaultdict(list)
-    for talk in talks_of(recording, step):
-        for link in _links(talk):
-            by_kind[(talk.section(dialect), MATRIX[talk.wire.op], talk.group, link.target)].append(link)
+def matrix_rows(
+    recording: Recording, step: int, dialect: Dialect = TORCH
+) -> Iterator[tuple[str, str, str, MatrixLink]]:
+    """(p2p | collective, <type>-<position>, group, link): per type the fastest, middle and slowest, and the sum."""
+    by_kind: dict[tuple[str, str, str, int], list[MatrixLink]] = defaultdict(list)
+    for comm_op in comm_ops_of(recording, step):
+        for link in _links(comm_op):
+            by_kind[(comm_op.section(dialect), MATRIX[comm_op.route.op], comm_op.group, link.target)].append(link)
     for (section, kind, group, _), links in by_kind.items():
         ranked = sorted(links, key=lambda link: -link.bandwidth)
         places = {"top1": 0, "middle": len(ranked) // 2, "bottom1": -1, "bottom2": -2, "bottom3": -3}
@@ -181,20 +195,22 @@ def matrix_rows(recording: Recording, step: int, dialect: Dialect = TORCH) -> It
         yield section, f"{kind}-total", group, _sum(links)
 
 
-def _links(talk: Talk) -> Iterator[Link]:
-    """The ring link, and for collectives the copy inside the card that real recordings show as a link to oneself."""
-    wire = talk.wire
-    if wire.sends:
-        yield Link(wire.source, wire.target, wire.transport.name, wire.bytes, talk.transit, talk.name)
-    if not talk.pairwise:
-        size = wire.message.payload // len(wire.group.ranks)
-        yield Link(wire.source, wire.source, "LOCAL", size, max(10, round(size / LOCAL_RATE / 10) * 10), talk.name)
+def _links(comm_op: CommOp) -> Iterator[MatrixLink]:
+    """The ring link, and for collectives the copy inside the card, which real recordings show as a link to itself."""
+    route = comm_op.route
+    if route.sends:
+        yield MatrixLink(route.source, route.target, route.transport.name, route.bytes, comm_op.transit, comm_op.name)
+    if not comm_op.pairwise:
+        size = route.message.payload // len(route.group.ranks)
+        yield MatrixLink(
+            route.source, route.source, "LOCAL", size, max(10, round(size / LOCAL_RATE / 10) * 10), comm_op.name
+        )
 
 
-def _sum(links: list[Link]) -> Link:
+def _sum(links: list[MatrixLink]) -> MatrixLink:
     first = links[0]
     size, time = sum(link.size for link in links), sum(link.time for link in links)
-    return Link(first.source, first.target, first.transport, size, time, "")
+    return MatrixLink(first.source, first.target, first.transport, size, time, "")
 
 
 def matrix_json(recording: Recording, dialect: Dialect) -> str:
@@ -211,7 +227,7 @@ def matrix_json(recording: Recording, dialect: Dialect) -> str:
     return "{" + ", ".join(steps) + "}"
 
 
-def _link_json(link: Link, dialect: Dialect) -> str:
+def _link_json(link: MatrixLink, dialect: Dialect) -> str:
     op = f', "{dialect.op_name_key}": "{link.op_name}"' if link.op_name else ""
     return (
         f'"{link.source}-{link.target}": {{"Transport Type": "{link.transport}", '

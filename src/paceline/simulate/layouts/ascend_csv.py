@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from paceline.simulate.layouts.ascend_communication import talks_of
+from paceline.simulate.compute_times import LAUNCH_GAP
+from paceline.simulate.layouts.ascend_communication import comm_ops_of
+from paceline.simulate.layouts.ascend_names import HCOM, micros, shapes
 from paceline.simulate.layouts.dialect import Dialect
-from paceline.simulate.layouts.spelling import HCOM, micros, shapes
 from paceline.simulate.memory import DRIVER, MemorySamples, memory_of
 from paceline.simulate.model import CPU, VECTOR, Kernel
 from paceline.simulate.recording import Recording
-from paceline.simulate.work import LAUNCH_GAP
 
 MODEL_ID = 4294967295
 COMPUTE_STREAM = 2
@@ -35,15 +35,22 @@ def step_trace_time(recording: Recording, dialect: Dialect) -> str:
         "Communication(Not Overlapped and Exclude Receive),Preparing"
     )
     columns = (
-        steps.computing, steps.exposed, steps.overlapped, steps.communication, steps.free,
-        steps.duration - steps.bubble, steps.bubble, steps.exposed - steps.bubble, steps.first_work - steps.start,
-    )  # fmt: skip
+        steps.computing,
+        steps.exposed,
+        steps.overlapped,
+        steps.communication,
+        steps.free,
+        steps.duration - steps.bubble,
+        steps.bubble,
+        steps.exposed - steps.bubble,
+        steps.first_work - steps.start,
+    )
     rows = zip(steps.number.tolist(), *((column / 1000).tolist() for column in columns), strict=True)
     return _lines(header, (",".join(map(str, row)) for row in rows), dialect.line_end)
 
 
 def kernel_details(recording: Recording, dialect: Dialect) -> str:
-    """All kernels and communication operators, in time order; start times end in a TAB as the real ones do."""
+    """All kernels and communication operators, in time order; start times end with a TAB as in real files."""
     state, block = "OP State," if dialect.has_state else "", dialect.block_column
     header = (
         f"{dialect.step_column},Model ID,Task ID,Stream ID,Name,Type,{state}Accelerator Core,Start Time(us),"
@@ -111,12 +118,12 @@ def _communication_rows(recording: Recording, dialect: Dialect) -> Iterator[tupl
     state = "N/A," if dialect.has_state else ""
     tail = ",".join(["N/A"] * (9 + 25))
     for step in recording.steps.number.tolist():
-        for talk in talks_of(recording, step):
+        for comm_op in comm_ops_of(recording, step):
             yield (
-                talk.start,
+                comm_op.start,
                 (
-                    f"{step},{MODEL_ID},N/A,N/A,{talk.name},hcom_{HCOM[talk.wire.op]}_,{state}COMMUNICATION,"
-                    f"{micros(talk.start)}\t,{talk.duration / 1000},0,0,{tail}"
+                    f"{step},{MODEL_ID},N/A,N/A,{comm_op.name},hcom_{HCOM[comm_op.route.op]}_,{state}COMMUNICATION,"
+                    f"{micros(comm_op.start)}\t,{comm_op.duration / 1000},0,0,{tail}"
                 ),
             )
 
@@ -133,16 +140,18 @@ def op_statistic(recording: Recording) -> str:
     for position, (type, core) in enumerate(kinds):
         mine = durations[kind_of == position]
         if len(mine):
-            rows.append((
-                int(mine.sum()),
-                f"{type},{core},{len(mine)},{mine.sum() / 1000},{mine.min() / 1000},{round(mine.mean() / 1000, 3)},"
-                f"{mine.max() / 1000},{round(100 * mine.sum() / total, 3)}",
-            ))  # fmt: skip
+            rows.append(
+                (
+                    int(mine.sum()),
+                    f"{type},{core},{len(mine)},{mine.sum() / 1000},{mine.min() / 1000},{round(mine.mean() / 1000, 3)},"
+                    f"{mine.max() / 1000},{round(100 * mine.sum() / total, 3)}",
+                )
+            )
     return _lines(header, (text for _, text in sorted(rows, reverse=True)), "\n")
 
 
 def api_statistic(recording: Recording) -> str:
-    """Host calls: a launch per kernel, one call per collective, and what memory trouble adds."""
+    """Host calls: one launch per kernel, one call per collective, and the calls of memory pressure."""
     calls: dict[tuple[str, str], list[int]] = {("node", "launch"): (recording.kernels.wait // 2).tolist()}
     for step in recording.steps.number.tolist():
         for name, _, duration in (*recording.memory_calls(step), *collective_calls(recording, step)):
@@ -158,12 +167,12 @@ def api_statistic(recording: Recording) -> str:
 def collective_calls(recording: Recording, step: int) -> Iterator[tuple[str, int, int]]:
     """(API, start, duration) of the host launching each communication operator, just before it begins."""
     duration = int(LAUNCH_GAP)
-    for talk in talks_of(recording, step):
-        yield f"hcom_{HCOM[talk.wire.op]}_", talk.start - duration, duration
+    for comm_op in comm_ops_of(recording, step):
+        yield f"hcom_{HCOM[comm_op.route.op]}_", comm_op.start - duration, duration
 
 
 def memory_record(recording: Recording, dialect: Dialect) -> str:
-    """The process as the driver sees it (APP), and what the framework's allocator holds."""
+    """Memory of the process as the driver reports it (APP), and of the framework's allocator."""
     pointer, value, empty = (",Stream Ptr", f",{STREAM_POINTER}", ",") if dialect.has_stream_pointer else ("", "", "")
     header = f"Component,Timestamp(us),Total Allocated(MB),Total Reserved(MB),Total Active(MB){pointer},Device Type"
     samples, device = memory_of(recording), f"NPU:{recording.cluster.device(recording.rank)}"
@@ -176,7 +185,7 @@ def memory_record(recording: Recording, dialect: Dialect) -> str:
 
 
 def operator_memory(recording: Recording, dialect: Dialect) -> str:
-    """One allocation per sample on the way up, released at the sample's mirror image in the same step."""
+    """One allocation per sample while memory rises, released at the mirrored sample of the same step."""
     header = (
         "Name,Size(KB),Allocation Time(us),Release Time(us),Active Release Time(us),Duration(us),Active Duration(us),"
         "Allocation Total Allocated(MB),Allocation Total Reserved(MB),Allocation Total Active(MB),"

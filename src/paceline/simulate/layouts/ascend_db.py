@@ -11,13 +11,13 @@ import msgspec
 
 from paceline.simulate.cluster import Cluster
 from paceline.simulate.intervals import union
-from paceline.simulate.layouts.ascend_communication import Talk
+from paceline.simulate.layouts.ascend_communication import CommOp
 from paceline.simulate.layouts.ascend_csv import allocations, collective_calls
-from paceline.simulate.layouts.ascend_db_analysis import Row, all_talks, analysis
+from paceline.simulate.layouts.ascend_db_analysis import Row, all_comm_ops, analysis
 from paceline.simulate.layouts.ascend_db_schema import ANALYSIS, ENUMS, PROFILER
+from paceline.simulate.layouts.ascend_names import HCOM, NO_RANK, shapes, worker
 from paceline.simulate.layouts.ascend_text import OUTPUT, metadata, profiler_info, write_json
-from paceline.simulate.layouts.layout import detailed
-from paceline.simulate.layouts.spelling import HCOM, NO_RANK, shapes, worker
+from paceline.simulate.layouts.layout import has_detail_files
 from paceline.simulate.memory import DRIVER, memory_of
 from paceline.simulate.model import CPU, VECTOR, Kernel
 from paceline.simulate.recording import Recording
@@ -44,11 +44,11 @@ class AscendDb:
         return path
 
     def finish(self) -> None:
-        """Every rank stands for itself."""
+        """There are no files of the whole cluster."""
 
 
 def _database(path: Path, schema: dict[str, str], tables: Iterable[tuple[str, Iterable[Row]]]) -> None:
-    """Unsafe but fast: a database that is never half written, because the directory appears only when all is done."""
+    """Without journal and sync: an incomplete database is never seen, because the directory is renamed at the end."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
@@ -86,7 +86,7 @@ def _profiler(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
         zip(recording.steps.number.tolist(), recording.steps.start.tolist(), recording.steps.end.tolist(), strict=True),
     )
     yield "COMMUNICATION_OP", _operators(recording, strings)
-    if detailed(recording):
+    if has_detail_files(recording):
         tasks, infos = _communication_tasks(recording, strings)
         yield "TASK", tasks
         yield "COMMUNICATION_TASK_INFO", infos
@@ -105,24 +105,36 @@ def _profiler(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
 def _identity(recording: Recording) -> Iterator[tuple[str, Iterable[Row]]]:
     cluster, rank = recording.cluster, recording.rank
     device = cluster.device(rank)
-    told = {f"SCHEMA_VERSION_{part}": number for part, number in (("MICRO", "0"), ("MINOR", "0"), ("MAJOR", "1"))}
-    told["SCHEMA_VERSION"] = "1.0.0"
-    told |= {name: msgspec.json.encode(value).decode() for name, value in metadata(recording).items()}
+    metadata_rows = {
+        f"SCHEMA_VERSION_{part}": number for part, number in (("MICRO", "0"), ("MINOR", "0"), ("MAJOR", "1"))
+    }
+    metadata_rows["SCHEMA_VERSION"] = "1.0.0"
+    metadata_rows |= {name: msgspec.json.encode(value).decode() for name, value in metadata(recording).items()}
     yield "SESSION_TIME_INFO", [(int(recording.steps.start[0]), int(recording.steps.end[-1]))]
     yield "NPU_INFO", [(device, "Ascend910B")]
     yield "HOST_INFO", [(str(3538958389648580000 + cluster.host(rank)), cluster.host_name(rank))]
     yield "RANK_DEVICE_MAP", [(rank, device)]
-    yield "META_DATA", list(told.items())
+    yield "META_DATA", list(metadata_rows.items())
 
 
 def _operators(recording: Recording, strings: _Strings) -> Iterator[Row]:
     ring = strings("RING")
-    for number, (_, talk) in enumerate(all_talks(recording), start=1):
-        wire = talk.wire
+    for number, (_, comm_op) in enumerate(all_comm_ops(recording), start=1):
+        route = comm_op.route
         yield (
-            strings(talk.name), talk.start, talk.start + talk.duration, 500_000 + number, strings(wire.group.id),
-            number, 0, 0, FP16, ring, wire.message.payload // 2, strings(f"hcom_{HCOM[wire.op]}_"),
-        )  # fmt: skip
+            strings(comm_op.name),
+            comm_op.start,
+            comm_op.start + comm_op.duration,
+            500_000 + number,
+            strings(route.group.id),
+            number,
+            0,
+            0,
+            FP16,
+            ring,
+            route.message.payload // 2,
+            strings(f"hcom_{HCOM[route.op]}_"),
+        )
 
 
 def _communication_tasks(recording: Recording, strings: _Strings) -> tuple[list[Row], list[Row]]:
@@ -130,36 +142,60 @@ def _communication_tasks(recording: Recording, strings: _Strings) -> tuple[list[
     tasks: list[Row] = []
     infos: list[Row] = []
     device, pid = recording.cluster.device(recording.rank), 10_000 + recording.rank
-    for operator, (_, talk) in enumerate(all_talks(recording), start=1):
-        for name, kind, start, duration, ends, codes, size in _tasks(talk):
+    for operator, (_, comm_op) in enumerate(all_comm_ops(recording), start=1):
+        for name, kind, start, duration, ends, codes, size in _tasks(comm_op):
             id = 1_000_000 + len(tasks)
-            tasks.append((
-                start, start + duration, device, 500_000 + operator, id, pid, strings(kind), NO_RANK,
-                COMMUNICATION_STREAM, len(tasks) % 65536, MODEL_ID,
-            ))  # fmt: skip
-            infos.append((
-                strings(talk.name), id, strings(name), 0, strings(talk.wire.group.id), 0, NOTHING, *ends,
-                codes[0], size, FP16, codes[1], operator,
-            ))  # fmt: skip
+            tasks.append(
+                (
+                    start,
+                    start + duration,
+                    device,
+                    500_000 + operator,
+                    id,
+                    pid,
+                    strings(kind),
+                    NO_RANK,
+                    COMMUNICATION_STREAM,
+                    len(tasks) % 65536,
+                    MODEL_ID,
+                )
+            )
+            infos.append(
+                (
+                    strings(comm_op.name),
+                    id,
+                    strings(name),
+                    0,
+                    strings(comm_op.route.group.id),
+                    0,
+                    NOTHING,
+                    *ends,
+                    codes[0],
+                    size,
+                    FP16,
+                    codes[1],
+                    operator,
+                )
+            )
     return tasks, infos
 
 
-def _tasks(talk: Talk) -> Iterator[tuple[str, str, int, int, tuple[int, int], tuple[int, int], int]]:
+def _tasks(comm_op: CommOp) -> Iterator[tuple[str, str, int, int, tuple[int, int], tuple[int, int], int]]:
     """(task, hardware task, start, duration, (src, dst), (transport, link), bytes)."""
-    wire, moving = talk.wire, talk.start + talk.sync
-    if talk.sync:
-        yield "Notify_Wait", "Notify Wait", talk.start, talk.sync, (NO_RANK, wire.source), (2, NOTHING), 0
-    if wire.sends:
-        ends = (wire.source, wire.target)
-        if wire.transport.name == "RDMA":
-            yield "RDMASend", "RDMA", moving, talk.transit, ends, (1, 3), wire.bytes
+    route, moving = comm_op.route, comm_op.start + comm_op.sync
+    if comm_op.sync:
+        yield "Notify_Wait", "Notify Wait", comm_op.start, comm_op.sync, (NO_RANK, route.source), (2, NOTHING), 0
+    if route.sends:
+        ends = (route.source, route.target)
+        if route.transport.name == "RDMA":
+            yield "RDMASend", "RDMA", moving, comm_op.transit, ends, (1, 3), route.bytes
         else:
-            name = "Reduce_Inline" if "reduce" in wire.op else "Memcpy"
-            yield name, "SDMA", moving, talk.transit, ends, (0, 1), wire.bytes
-    rest = talk.wait - talk.sync
+            name = "Reduce_Inline" if "reduce" in route.op else "Memcpy"
+            yield name, "SDMA", moving, comm_op.transit, ends, (0, 1), route.bytes
+    rest = comm_op.wait - comm_op.sync
     if rest:
-        ends = (wire.target, wire.source)
-        yield "Notify_Wait", "Notify Wait", moving + talk.transit, rest, ends, (2, NOTHING), 0
+        ends = (route.target, route.source)
+        yield "Notify_Wait", "Notify Wait", moving + comm_op.transit, rest, ends, (2, NOTHING), 0
 
 
 def _compute_tasks(recording: Recording, strings: _Strings) -> Iterator[Row]:
@@ -171,8 +207,18 @@ def _compute_tasks(recording: Recording, strings: _Strings) -> Iterator[Row]:
     rows = zip(kernels.start.tolist(), ends, kernels.template.tolist(), strict=True)
     for number, (start, end, template) in enumerate(rows, start=1):
         yield (
-            start, end, device, number, number, pid, kinds[template], NO_RANK, COMPUTE_STREAM, number % 65536, MODEL_ID
-        )  # fmt: skip
+            start,
+            end,
+            device,
+            number,
+            number,
+            pid,
+            kinds[template],
+            NO_RANK,
+            COMPUTE_STREAM,
+            number % 65536,
+            MODEL_ID,
+        )
 
 
 def _compute_infos(recording: Recording, strings: _Strings) -> Iterator[Row]:
@@ -189,9 +235,14 @@ def _compute_infos(recording: Recording, strings: _Strings) -> Iterator[Row]:
 def _compute_info(kernel: Kernel, strings: _Strings) -> Row:
     into, out = len(kernel.inputs), len(kernel.outputs)
     texts = (
-        ";".join(["ND"] * into), ";".join(["FLOAT16"] * into), shapes(kernel.inputs),
-        ";".join(["ND"] * out), ";".join(["FLOAT16"] * out), shapes(kernel.outputs), "N/A",
-    )  # fmt: skip
+        ";".join(["ND"] * into),
+        ";".join(["FLOAT16"] * into),
+        shapes(kernel.inputs),
+        ";".join(["ND"] * out),
+        ";".join(["FLOAT16"] * out),
+        shapes(kernel.outputs),
+        "N/A",
+    )
     blocks = 40 if kernel.core == VECTOR else 20
     return (strings(kernel.name), blocks, strings(kernel.core), strings(kernel.type), *map(strings, texts))
 

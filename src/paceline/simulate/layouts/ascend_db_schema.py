@@ -1,4 +1,4 @@
-"""Tables and constants of the Ascend SQLite results, as real files have them."""
+"""Tables and constants of the Ascend SQLite output, as in real files."""
 
 from __future__ import annotations
 
@@ -90,19 +90,39 @@ def _numbered(*names: str) -> tuple[tuple[int, str], ...]:
 
 ENUMS: dict[str, tuple[tuple[int, str], ...]] = {
     "ENUM_API_TYPE": (
-        (5000, "runtime"), (5500, "hccl"), (10000, "node"), (15000, "model"), (20000, "acl"), (50001, "op"),
-        (50002, "queue"), (50003, "trace"), (50004, "mstx"),
+        (5000, "runtime"),
+        (5500, "hccl"),
+        (10000, "node"),
+        (15000, "model"),
+        (20000, "acl"),
+        (50001, "op"),
+        (50002, "queue"),
+        (50003, "trace"),
+        (50004, "mstx"),
     ),
     "ENUM_HCCL_DATA_TYPE": _numbered(
-        "INT8", "INT16", "INT32", "FP16", "FP32", "INT64", "UINT64", "UINT8", "UINT16", "UINT32", "FP64", "BFP16",
+        "INT8",
+        "INT16",
+        "INT32",
+        "FP16",
+        "FP32",
+        "INT64",
+        "UINT64",
+        "UINT8",
+        "UINT16",
+        "UINT32",
+        "FP64",
+        "BFP16",
         "INT128",
     ),
-    "ENUM_HCCL_LINK_TYPE": _numbered(
-        "ON_CHIP", "HCCS", "PCIE", "ROCE", "SIO", "HCCS_SW", "STANDARD_ROCE", "RESERVED"
-    ),
+    "ENUM_HCCL_LINK_TYPE": _numbered("ON_CHIP", "HCCS", "PCIE", "ROCE", "SIO", "HCCS_SW", "STANDARD_ROCE", "RESERVED"),
     "ENUM_HCCL_TRANSPORT_TYPE": _numbered("SDMA", "RDMA", "LOCAL"),
     "ENUM_HCCL_RDMA_TYPE": _numbered(
-        "RDMA_SEND_NOTIFY", "RDMA_SEND_PAYLOAD", "RDMA_PAYLOAD_PREPARE", "RDMA_PAYLOAD_CHECK", "RDMA_PAYLOAD_ACK",
+        "RDMA_SEND_NOTIFY",
+        "RDMA_SEND_PAYLOAD",
+        "RDMA_PAYLOAD_PREPARE",
+        "RDMA_PAYLOAD_CHECK",
+        "RDMA_PAYLOAD_ACK",
         "RDMA_SEND_OP",
     ),
-}  # fmt: skip
+}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paceline.simulate.intervals import Intervals, union
-from paceline.simulate.layouts.ascend_communication import Talk, talks_of
+from paceline.simulate.layouts.ascend_communication import CommOp, comm_ops_of
 from paceline.simulate.layouts.ascend_csv import collective_calls
+from paceline.simulate.layouts.ascend_names import NO_RANK, micros
 from paceline.simulate.layouts.dialect import Dialect
-from paceline.simulate.layouts.spelling import NO_RANK, micros
 from paceline.simulate.memory import memory_of
 from paceline.simulate.model import CPU
 from paceline.simulate.recording import Recording
@@ -21,8 +21,10 @@ LINK_TYPES = {"HCCS": ("SDMA", "HCCS"), "RDMA": ("RDMA", "ROCE")}
 
 def trace_view(recording: Recording, dialect: Dialect) -> Iterator[str]:
     """Events as JSON text; join them with ",\\n" inside brackets."""
-    pids = {lane: (10_000 + recording.rank if lane == "Python" else 3_000_000 + number * 32 + recording.rank * 1024)
-            for number, lane in enumerate(LANES)}  # fmt: skip
+    pids = {
+        lane: (10_000 + recording.rank if lane == "Python" else 3_000_000 + number * 32 + recording.rank * 1024)
+        for number, lane in enumerate(LANES)
+    }
     groups = {group.id: number for number, group in enumerate(recording.cluster.groups_of(recording.rank))}
     yield from _names(pids, groups, dialect)
     for index, step in enumerate(recording.steps.number.tolist()):
@@ -115,38 +117,57 @@ def _calls(recording: Recording, step: int, pid: int, thread: int) -> Iterator[s
 
 
 def _communication(recording: Recording, step: int, pid: int, groups: dict[str, int]) -> Iterator[str]:
-    for number, talk in enumerate(talks_of(recording, step)):
-        lane = 2 * groups[talk.wire.group.id]
-        count = talk.wire.message.payload // 2
+    for number, comm_op in enumerate(comm_ops_of(recording, step)):
+        lane = 2 * groups[comm_op.route.group.id]
+        count = comm_op.route.message.payload // 2
         yield (
-            f'{{"name": "{talk.name}", "pid": {pid}, "tid": {lane}, "ts": "{micros(talk.start)}", '
-            f'"dur": {talk.duration / 1000}, "args": {{"connection_id": {step * 1_000_000 + 500_000 + number}, '
+            f'{{"name": "{comm_op.name}", "pid": {pid}, "tid": {lane}, "ts": "{micros(comm_op.start)}", '
+            f'"dur": {comm_op.duration / 1000}, "args": {{"connection_id": {step * 1_000_000 + 500_000 + number}, '
             f'"model id": 4294967295, "data_type": "FP16", "alg_type": "RING", "count": {count}}}, "ph": "X"}}'
         )
-        yield from _tasks(talk, pid, lane + 1)
+        yield from _tasks(comm_op, pid, lane + 1)
 
 
-def _tasks(talk: Talk, pid: int, plane: int) -> Iterator[str]:
+def _tasks(comm_op: CommOp, pid: int, plane: int) -> Iterator[str]:
     """Wait for the last arrival, move the data, wait for the ring."""
-    wire = talk.wire
-    moving = talk.start + talk.sync
-    if talk.sync:
-        yield _task("Notify_Wait", talk.start, talk.sync, pid, plane, NO_RANK, wire.source, "LOCAL", 0, "INVALID_TYPE")
-    if wire.sends:
-        kind, link = LINK_TYPES[wire.transport.name]
-        name = "RDMASend" if kind == "RDMA" else ("Reduce_Inline" if "reduce" in wire.op else "Memcpy")
-        yield _task(name, moving, talk.transit, pid, plane, wire.source, wire.target, kind, wire.bytes, link)
-    rest = talk.wait - talk.sync
+    route = comm_op.route
+    moving = comm_op.start + comm_op.sync
+    if comm_op.sync:
+        yield _task(
+            "Notify_Wait", comm_op.start, comm_op.sync, pid, plane, NO_RANK, route.source, "LOCAL", 0, "INVALID_TYPE"
+        )
+    if route.sends:
+        kind, link = LINK_TYPES[route.transport.name]
+        name = "RDMASend" if kind == "RDMA" else ("Reduce_Inline" if "reduce" in route.op else "Memcpy")
+        yield _task(name, moving, comm_op.transit, pid, plane, route.source, route.target, kind, route.bytes, link)
+    rest = comm_op.wait - comm_op.sync
     if rest:
         yield _task(
-            "Notify_Wait", moving + talk.transit, rest, pid, plane, wire.target, wire.source, "LOCAL", 0, "INVALID_TYPE"
+            "Notify_Wait",
+            moving + comm_op.transit,
+            rest,
+            pid,
+            plane,
+            route.target,
+            route.source,
+            "LOCAL",
+            0,
+            "INVALID_TYPE",
         )
 
 
 def _task(
-    name: str, start: int, duration: int, pid: int, plane: int, source: int, target: int, kind: str, size: int,
+    name: str,
+    start: int,
+    duration: int,
+    pid: int,
+    plane: int,
+    source: int,
+    target: int,
+    kind: str,
+    size: int,
     link: str,
-) -> str:  # fmt: skip
+) -> str:
     return (
         f'{{"name": "{name}", "pid": {pid}, "tid": {plane}, "ts": "{micros(start)}", "dur": {duration / 1000}, '
         f'"args": {{"notify_id": "0", "duration estimated(us)": {duration / 1000}, "stream id": {plane + 10}, '

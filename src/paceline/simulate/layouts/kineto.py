@@ -1,4 +1,4 @@
-"""torch's own profiler on GPUs: one Chrome trace per rank, NCCL kernels with their collective as arguments."""
+"""Output of torch's profiler on GPUs: one Chrome trace per rank, NCCL kernels with the collective as arguments."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 
 from paceline.simulate.cluster import Cluster
-from paceline.simulate.layouts.layout import detailed
-from paceline.simulate.layouts.spelling import shapes
+from paceline.simulate.layouts.ascend_names import shapes
+from paceline.simulate.layouts.layout import has_detail_files
 from paceline.simulate.memory import CAPACITY, memory_of
 from paceline.simulate.model import CPU, Kernel
 from paceline.simulate.recording import Recording
 
 BASE = 1_760_000_000_000_000_000  # ns; time stamps count microseconds from here
 _UPDATE_NS = 2_000_000
-"""How long the optimizer takes at the end of a step; its kernels are the step's."""
+"""Duration of the optimizer's host span at the end of a step; its kernels are those of the step."""
 COMPUTE_STREAM = 7
 STREAMS = {"tp": 20, "dp": 24, "mp": 28, "next": 32, "previous": 36}
 NCCL = {
@@ -46,7 +46,7 @@ class Kineto:
             / f"{self.cluster.host_name(rank)}_{_pid(rank)}.{recording.cluster.spec.start + rank}.pt.trace.json.gz"
         )
         head = msgspec.json.encode(_head(recording))[:-1]
-        # level 1: a simulated trace is repetitive enough, and time matters more than size
+        # level 1: simulated traces compress well, and time matters more than size
         with gzip.open(path, "wb", compresslevel=1) as file:
             file.write(head + b',"traceEvents":[')
             for chunk in _chunks(_events(recording)):
@@ -55,7 +55,7 @@ class Kineto:
         return path
 
     def finish(self) -> None:
-        """Every rank stands for itself."""
+        """There are no files of the whole cluster."""
 
 
 def _chunks(events: Iterable[str], batch: int = 20_000) -> Iterator[bytes]:
@@ -73,22 +73,28 @@ def _head(recording: Recording) -> dict[str, object]:
         world["pg_count"] = len(groups)
         world["pg_config"] = [
             {
-                "pg_name": _number(group.id), "pg_desc": "default_pg" if not number else group.kind,
-                "backend_config": "cuda:nccl", "pg_size": len(group.ranks), "ranks": list(group.ranks),
+                "pg_name": _number(group.id),
+                "pg_desc": "default_pg" if not number else group.kind,
+                "backend_config": "cuda:nccl",
+                "pg_size": len(group.ranks),
+                "ranks": list(group.ranks),
             }
             for number, group in enumerate(groups)
-        ]  # fmt: skip
+        ]
     world["nccl_version"] = "2.21.5"
     return {
         "schemaVersion": 1,
         "deviceProperties": [{"id": cluster.device(rank), "name": "NVIDIA A800", "totalGlobalMem": CAPACITY}],
-        "distributedInfo": world, "record_shapes": 1, "host_name": cluster.host_name(rank),
-        "displayTimeUnit": "ms", "baseTimeNanoseconds": BASE,
-    }  # fmt: skip
+        "distributedInfo": world,
+        "record_shapes": 1,
+        "host_name": cluster.host_name(rank),
+        "displayTimeUnit": "ms",
+        "baseTimeNanoseconds": BASE,
+    }
 
 
 def _number(id: str) -> str:
-    """torch numbers its process groups; the simulator's ids carry such a number."""
+    """torch numbers its process groups; the simulator's ids contain such a number."""
     return id.split("_")[2]
 
 
@@ -109,7 +115,7 @@ def _events(recording: Recording) -> Iterator[str]:
         yield from _step(recording, index, pid)
         yield from _kernels(recording, step, device, pid)
         yield from _collectives(recording, step, device)
-    if detailed(recording):
+    if has_detail_files(recording):
         yield from _memory(recording, device, pid)
 
 
@@ -133,7 +139,7 @@ def _step(recording: Recording, index: int, pid: int) -> Iterator[str]:
 
 
 def _kernels(recording: Recording, step: int, device: int, pid: int) -> Iterator[str]:
-    kernels, whole = recording.kernels.of(step), detailed(recording)
+    kernels, whole = recording.kernels.of(step), has_detail_files(recording)
     names = [
         (_kernel_name(kernel), kernel.type, _dims(kernel.loaded(recording.load(number, step))))
         for number, kernel in enumerate(recording.program.kernels)
@@ -186,19 +192,19 @@ def _dims(kernel: Kernel) -> str:
 
 
 def _collectives(recording: Recording, step: int, device: int) -> Iterator[str]:
-    talks = recording.talks.of(step)
+    comm_ops = recording.comm_ops.of(step)
     correlation = step * 1_000_000 + 500_000
-    columns = (talks.template, talks.sequence, talks.start, talks.duration)
+    columns = (comm_ops.template, comm_ops.sequence, comm_ops.start, comm_ops.duration)
     for template, sequence, start, duration in zip(*(column.tolist() for column in columns), strict=True):
         correlation += 1
-        wire = recording.wires[template]
-        called, kernel = NCCL[wire.op]
-        stream, group = STREAMS[wire.message.axis], wire.group
+        route = recording.routes[template]
+        called, kernel = NCCL[route.op]
+        stream, group = STREAMS[route.message.axis], route.group
         ranks = ", ".join(map(str, group.ranks))
-        into, out = _elements(wire.op, wire.message.payload, len(group.ranks))
-        # torch: "Rank" is a number inside the group, of the other side for send and recv; Src and Dst are global
-        peer = {"send": f'"Dst Rank":{wire.peer},', "receive": f'"Src Rank":{wire.peer},'}.get(wire.op, "")
-        inside = wire.target if peer else wire.source
+        into, out = _elements(route.op, route.message.payload, len(group.ranks))
+        # torch: "Rank" is an index in the group, of the peer for send and recv; Src and Dst are global
+        peer = {"send": f'"Dst Rank":{route.peer},', "receive": f'"Src Rank":{route.peer},'}.get(route.op, "")
+        inside = route.target if peer else route.source
         yield (
             f'{{"ph":"X","cat":"kernel","name":"{kernel}(ncclDevKernelArgsStorage<4096ul>)","pid":{device},'
             f'"tid":{stream},"ts":{_micros(start)},"dur":{duration / 1000},"args":{{"External id":{correlation},'
@@ -212,7 +218,7 @@ def _collectives(recording: Recording, step: int, device: int) -> Iterator[str]:
 
 
 def _elements(op: str, payload: int, ranks: int) -> tuple[int, int]:
-    """Elements (2 bytes each) going in and coming out on one rank."""
+    """Input and output elements (2 bytes each) of one rank."""
     whole = payload // 2
     return {"all_gather": (whole // ranks, whole), "reduce_scatter": (whole, whole // ranks)}.get(op, (whole, whole))
 

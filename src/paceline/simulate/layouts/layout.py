@@ -1,4 +1,4 @@
-"""What a layout is: it gets one recording after the other, and writes the files some profiler would have written."""
+"""The LayoutWriter protocol: writes the recordings of ranks as the files a profiler would have written."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from paceline.simulate.cluster import Cluster
 from paceline.simulate.recording import Recording
 
 
-class Layout(Protocol):
-    """One on-disk format. Nothing of a rank is kept after `write`, so memory stays flat."""
+class LayoutWriter(Protocol):
+    """An on-disk format. Nothing of a rank is kept after `write`, so that memory does not grow with the ranks."""
 
     def __init__(self, out: Path, cluster: Cluster) -> None: ...
 
     def write(self, recording: Recording) -> Path:
-        """Writes a rank; returns its most telling file (the one that gets cut when data is truncated)."""
+        """Write a rank; returns its main file (the one that is cut to simulate truncated data)."""
         ...
 
     def finish(self) -> None:
-        """Writes what belongs to the whole cluster."""
+        """Write the files of the whole cluster."""
         ...
 
 
-def detailed(recording: Recording) -> bool:
-    """Whether this rank gets the heavy files."""
+def has_detail_files(recording: Recording) -> bool:
+    """Whether this rank gets the large files."""
     limit = recording.cluster.spec.detail_ranks
     return limit is None or recording.rank < limit

@@ -1,4 +1,4 @@
-"""MindSpore's data pipeline: operators and their queues, and how long the device waited for each batch."""
+"""MindSpore's data pipeline: operators, their queues, and the device's wait for each batch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from paceline.simulate.recording import Recording
 
 CAPACITY = 16
 SAMPLE_INTERVAL = 10  # ms
-LATE = 10_000_000  # ns: from here on the pipeline is what the device waits for
+LATE = 10_000_000  # ns: from this wait on the pipeline is too slow
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One dataset operator; 0 is the one nearest to the device and has no queue of its own."""
+    """A dataset operator; number 0 is the last one before the device and has no queue."""
 
     id: int
     type: str
@@ -32,7 +32,7 @@ def late(recording: Recording) -> bool:
 
 
 def stages(recording: Recording) -> tuple[Stage, ...]:
-    """A late pipeline is starved from its slowest operator (Map) on: full before it, empty behind it."""
+    """In a slow pipeline queues are full before the slowest operator (Map) and empty after it."""
     count = max(3, 3 * len(recording.steps.number))
     full = tuple(CAPACITY - number % 2 for number in range(count))
     behind = (0,) * count if late(recording) else full
@@ -65,8 +65,15 @@ def pipeline_profiling(recording: Recording) -> dict[str, object]:
     for stage in stages(recording):
         queue = {"output_queue": {"length": CAPACITY, "size": list(stage.sizes)}} if stage.sizes else None
         children = {"children": [stage.id + 1]} if stage.id < 3 else {}
-        operators.append({**children, "metrics": queue, "num_workers": stage.workers, "op_id": stage.id,
-                          "op_type": f"{stage.type}Op"})  # fmt: skip
+        operators.append(
+            {
+                **children,
+                "metrics": queue,
+                "num_workers": stage.workers,
+                "op_id": stage.id,
+                "op_type": f"{stage.type}Op",
+            }
+        )
     return {"op_info": operators, "sampling_interval": SAMPLE_INTERVAL}
 
 
@@ -74,18 +81,26 @@ def cpu_utilization(recording: Recording) -> dict[str, object]:
     """minddata_cpu_utilization_{rank}.json"""
     samples = 3 * len(recording.steps.number)
     busy = {"user_utilization": [40] * samples, "sys_utilization": [5] * samples}
-    device = {**busy, "io_utilization": [0] * samples, "idle_utilization": [55] * samples,
-              "runable_processes": [12] * samples, "context_switch_count": [24000] * samples}  # fmt: skip
+    device = {
+        **busy,
+        "io_utilization": [0] * samples,
+        "idle_utilization": [55] * samples,
+        "runable_processes": [12] * samples,
+        "context_switch_count": [24000] * samples,
+    }
     operators = [
         {"metrics": {"user_utilization": [stage.cpu] * samples, "sys_utilization": [0] * samples}, "op_id": stage.id}
         for stage in stages(recording)
     ]
     start = int(recording.steps.start[0]) // 1_000_000
     return {
-        "sampling_interval": SAMPLE_INTERVAL, "cpu_processor_num": 192,
+        "sampling_interval": SAMPLE_INTERVAL,
+        "cpu_processor_num": 192,
         "time_stamp": [start + SAMPLE_INTERVAL * number for number in range(samples)],
-        "device_info": device, "process_info": busy, "op_info": operators,
-    }  # fmt: skip
+        "device_info": device,
+        "process_info": busy,
+        "op_info": operators,
+    }
 
 
 def summary(recording: Recording) -> dict[str, list[object]]:

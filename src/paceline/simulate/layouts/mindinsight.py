@@ -10,8 +10,8 @@ import numpy as np
 
 from paceline.simulate.cluster import Cluster
 from paceline.simulate.layouts import minddata
-from paceline.simulate.layouts.ascend_text import put, put_array
-from paceline.simulate.layouts.layout import detailed
+from paceline.simulate.layouts.ascend_text import write_json_array, write_text
+from paceline.simulate.layouts.layout import has_detail_files
 from paceline.simulate.layouts.mindspore_hccl import NEW, OLD, OLDEST, Generation, hccl_raw
 from paceline.simulate.layouts.mindspore_steps import boot_micros, cluster_analyse, parallel_mode, step_trace
 from paceline.simulate.layouts.mindspore_timeline import COMPUTE_STREAM, kernel_name, timeline
@@ -36,60 +36,66 @@ class MindInsight:
         return self.out / "profiler"
 
     def key(self, rank: int) -> int:
-        """What the file names end in."""
+        """Suffix of the file names."""
         return rank
 
     def write(self, recording: Recording) -> Path:
         root, key = self.directory(recording.rank), self.key(recording.rank)
         root.mkdir(parents=True, exist_ok=True)
-        put(root / f"step_trace_raw_{key}_detail_time.csv", step_trace(recording))
-        put(root / f"hccl_raw_{key}.csv", hccl_raw(recording, self.generation))
+        write_text(root / f"step_trace_raw_{key}_detail_time.csv", step_trace(recording))
+        write_text(root / f"hccl_raw_{key}.csv", hccl_raw(recording, self.generation))
         self._write_identity(recording, root, key)
         self._write_resources(recording, root, key)
         self._write_input(recording, root, key)
-        if detailed(recording):
-            put(root / f"framework_raw_{key}.csv", framework(recording))
-            put(root / f"output_timeline_data_{key}.txt", timeline_data(recording))
-            put_array(root / f"ascend_timeline_display_{key}.json", timeline(recording))
+        if has_detail_files(recording):
+            write_text(root / f"framework_raw_{key}.csv", framework(recording))
+            write_text(root / f"output_timeline_data_{key}.txt", timeline_data(recording))
+            write_json_array(root / f"ascend_timeline_display_{key}.json", timeline(recording))
         return root / f"hccl_raw_{key}.csv"
 
     def finish(self) -> None:
-        """Flat directories need nothing that belongs to the whole cluster."""
+        """There are no files of the whole cluster."""
 
     def _write_identity(self, recording: Recording, root: Path, key: int) -> None:
         spec = self.cluster.spec
         mode = parallel_mode(recording)
-        put(root / f"ascend_cluster_analyse_{mode}_{spec.pp}_{spec.world}_{key}.csv", cluster_analyse(recording))
+        write_text(root / f"ascend_cluster_analyse_{mode}_{spec.pp}_{spec.world}_{key}.csv", cluster_analyse(recording))
         info = {
-            "context_mode": "graph", "rank_id": str(recording.rank), "rank_size": spec.world,
-            "parallel_mode": "semi_auto_parallel", "stage_num": spec.pp, "profiling_stop_time": "2025-11-15 12:10:00",
-            "graph_ids": [0], "analyse_end_time": "2025-11-15 12:11:00", "ms_version": "2.0.0",
-        }  # fmt: skip
-        put_json(root / f"profiler_info_{key}.json", info)
+            "context_mode": "graph",
+            "rank_id": str(recording.rank),
+            "rank_size": spec.world,
+            "parallel_mode": "semi_auto_parallel",
+            "stage_num": spec.pp,
+            "profiling_stop_time": "2025-11-15 12:10:00",
+            "graph_ids": [0],
+            "analyse_end_time": "2025-11-15 12:11:00",
+            "ms_version": "2.0.0",
+        }
+        write_compact_json(root / f"profiler_info_{key}.json", info)
         first = kernel_name(recording, 0)
-        put_json(
+        write_compact_json(
             root / f"step_trace_point_info_{key}.json", {"fp_start": f"Default/{first}", "bp_end": "Default/Cast-op9"}
         )
 
     def _write_resources(self, recording: Recording, root: Path, key: int) -> None:
-        put_json(root / f"memory_usage_summary_{key}.json", memory_summary(recording))
-        put_json(root / f"flops_summary_{key}.json", flops_summary(recording, split=self.split_flops))
-        put(root / f"flops_{key}.txt", flops(recording))
-        put(root / f"aicore_intermediate_{key}_type.csv", operator_types(recording))
-        put(root / f"aicore_intermediate_{key}_detail.csv", operator_details(recording))
-        put(root / f"aicpu_intermediate_{key}.csv", cpu_operators(recording))
+        write_compact_json(root / f"memory_usage_summary_{key}.json", memory_summary(recording))
+        write_compact_json(root / f"flops_summary_{key}.json", flops_summary(recording, split=self.split_flops))
+        write_text(root / f"flops_{key}.txt", flops(recording))
+        write_text(root / f"aicore_intermediate_{key}_type.csv", operator_types(recording))
+        write_text(root / f"aicore_intermediate_{key}_detail.csv", operator_details(recording))
+        write_text(root / f"aicpu_intermediate_{key}.csv", cpu_operators(recording))
 
     def _write_input(self, recording: Recording, root: Path, key: int) -> None:
-        put_json(root / f"pipeline_profiling_{key}.json", minddata.pipeline_profiling(recording))
-        put(root / f"minddata_pipeline_raw_{key}.csv", minddata.pipeline_raw(recording))
-        put_json(root / f"minddata_cpu_utilization_{key}.json", minddata.cpu_utilization(recording))
-        put(root / f"device_queue_profiling_{key}.txt", minddata.device_queue(recording))
+        write_compact_json(root / f"pipeline_profiling_{key}.json", minddata.pipeline_profiling(recording))
+        write_text(root / f"minddata_pipeline_raw_{key}.csv", minddata.pipeline_raw(recording))
+        write_compact_json(root / f"minddata_cpu_utilization_{key}.json", minddata.cpu_utilization(recording))
+        write_text(root / f"device_queue_profiling_{key}.txt", minddata.device_queue(recording))
         first = boot_micros(recording, int(recording.steps.start[0]))
-        put(root / f"minddata_aicpu_{key}.txt", minddata.dequeue_waits(recording, first))
+        write_text(root / f"minddata_aicpu_{key}.txt", minddata.dequeue_waits(recording, first))
 
 
 class MindInsightR21(MindInsight):
-    """Since r2.1 hccl_raw tells its costs in µs and SDMA bandwidth in GB/s, and FLOPs are split by unit."""
+    """Since r2.1 hccl_raw has costs in µs and SDMA bandwidth in GB/s, and FLOPs are split by unit."""
 
     generation = NEW
     split_flops = True
@@ -128,23 +134,25 @@ class MindInsightR13(MindInsight):
             for host, first in enumerate(firsts)
         ]
         table = {"version": "1.0", "server_count": str(spec.hosts), "server_list": servers, "status": "completed"}
-        put_json(self.out / "hccl.json", table)
+        write_compact_json(self.out / "hccl.json", table)
         lines = "".join(f"{cluster.host_address(first)} {host + 1}\n" for host, first in enumerate(firsts))
-        put(self.out / "host_ips_mapping.txt", lines)
+        write_text(self.out / "host_ips_mapping.txt", lines)
 
 
-def put_json(path: Path, value: object) -> None:
+def write_compact_json(path: Path, value: object) -> None:
     path.write_bytes(msgspec.json.encode(value))
 
 
 def memory_summary(recording: Recording) -> dict[str, float]:
-    """GiB; what the graph needs in theory, not what was measured."""
+    """GiB; the graph's planned memory, not measured."""
     samples = memory_of(recording)
     return {
-        "capacity": CAPACITY / GIBIBYTE, "allocations": len(recording.program.kernels),
-        "deallocations": len(recording.program.kernels), "peak_mem": samples.peak / GIBIBYTE,
+        "capacity": CAPACITY / GIBIBYTE,
+        "allocations": len(recording.program.kernels),
+        "deallocations": len(recording.program.kernels),
+        "peak_mem": samples.peak / GIBIBYTE,
         "static_mem": static_bytes(recording) / GIBIBYTE,
-    }  # fmt: skip
+    }
 
 
 def _per_step(recording: Recording) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -155,7 +163,7 @@ def _per_step(recording: Recording) -> np.ndarray[tuple[int], np.dtype[np.float6
 
 
 def flops_summary(recording: Recording, *, split: bool) -> dict[str, float]:
-    """MFLOP a step, GFLOP/s, percent of the peak."""
+    """MFLOP per step, GFLOP/s, percent of the peak."""
     times = _per_step(recording)
     amounts = np.array([kernel.flops for kernel in recording.program.kernels])
     cube = np.array([kernel.core not in (CPU, "AI_VECTOR_CORE") for kernel in recording.program.kernels])
@@ -163,12 +171,12 @@ def flops_summary(recording: Recording, *, split: bool) -> dict[str, float]:
     if not split:
         return {"FLOPs": total / 1e6, "FLOPS": total / time, "FLOPS_Utilization": 100 * total / time / PEAK_RATE}
     parts = {"cube": cube, "vec": ~cube}
-    told: dict[str, float] = {}
+    columns: dict[str, float] = {}
     for name, chosen in parts.items():
         work, span = float(amounts[chosen].sum()), max(float(times[chosen].sum()), 1.0)
-        told |= {f"{name}_FLOPs": work / 1e6, f"{name}_FLOPS": work / span}
-        told[f"{name}_FLOPS_Utilization"] = 100 * work / span / PEAK_RATE
-    return told
+        columns |= {f"{name}_FLOPs": work / 1e6, f"{name}_FLOPS": work / span}
+        columns[f"{name}_FLOPS_Utilization"] = 100 * work / span / PEAK_RATE
+    return columns
 
 
 def flops(recording: Recording) -> str:
@@ -181,7 +189,7 @@ def flops(recording: Recording) -> str:
 
 
 def operator_types(recording: Recording) -> str:
-    """Milliseconds a step by type; percent as a percentage, as the older writers did."""
+    """Milliseconds per step by type; percent as a percentage, as in older versions."""
     sums: dict[str, tuple[float, int]] = {}
     for kernel, time in zip(recording.program.kernels, _per_step(recording).tolist(), strict=True):
         if kernel.core != CPU:
@@ -206,10 +214,13 @@ def operator_details(recording: Recording) -> str:
 
 def cpu_operators(recording: Recording) -> str:
     """Executions on the AI CPU: times in ms, run_start and run_end in µs."""
-    return "\n".join([
-        "serial_number,kernel_type,total_time,dispatch_time,execution_time,run_start,run_end",
-        *(f"{number},{row}" for number, row in enumerate(_cpu_rows(recording), start=1)), "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "serial_number,kernel_type,total_time,dispatch_time,execution_time,run_start,run_end",
+            *(f"{number},{row}" for number, row in enumerate(_cpu_rows(recording), start=1)),
+            "",
+        ]
+    )
 
 
 def _cpu_rows(recording: Recording) -> Iterator[str]:
@@ -223,19 +234,21 @@ def _cpu_rows(recording: Recording) -> Iterator[str]:
 
 
 def framework(recording: Recording) -> str:
-    """What each operator of the graph is: type, block, shapes."""
+    """Type, block and shapes of each operator of the graph."""
     rows = []
     for number, kernel in enumerate(recording.program.kernels):
         name = kernel_name(recording, number)
-        tensors = [*((f"input_{i}", shape) for i, shape in enumerate(kernel.inputs)),
-                   *((f"output_{i}", shape) for i, shape in enumerate(kernel.outputs))]  # fmt: skip
-        told = ", ".join(
+        tensors = [
+            *((f"input_{i}", shape) for i, shape in enumerate(kernel.inputs)),
+            *((f"output_{i}", shape) for i, shape in enumerate(kernel.outputs)),
+        ]
+        attributes = ", ".join(
             f'""{which}"": {{""format"": ""DefaultFormat"", ""data_type"": ""FLOAT16"", ""shape"": {list(shape)}}}'
             for which, shape in tensors
         )
         rows.append(
             f"{number + 1},{COMPUTE_STREAM},32,Default/{name},Default/{name},{name},{kernel.type},Default,"
-            f'"{{{told}}}",1'
+            f'"{{{attributes}}}",1'
         )
     header = "task_id,stream_id,block_dim,full_kernel_name,op_name,kernel_name,kernel_type,subgraph,op_info,graph_id"
     return "\n".join([header, *rows, ""])

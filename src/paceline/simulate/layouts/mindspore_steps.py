@@ -1,4 +1,4 @@
-"""MindSpore's step trace (10 ns ticks) and the split of a step that its cluster pages read (ms)."""
+"""MindSpore's step trace (10 ns ticks), and the parts of each step for its cluster pages (ms)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 from paceline.simulate.cluster import Ints
 from paceline.simulate.intervals import union
-from paceline.simulate.layouts.spelling import graph_name
+from paceline.simulate.layouts.ascend_names import graph_name
 from paceline.simulate.recording import Recording
 
-BOOT = 11_000 * 10**9  # ns the cards had been running when the job began: their counters start at boot
+BOOT = 11_000 * 10**9  # ns since the cards' boot, where their counters start, when the job began
 STREAMS = {"tp": 36, "dp": 40, "mp": 44, "receive": 48, "send": 49}
 
 
 def ticks_of(recording: Recording, nanoseconds: Ints) -> Ints:
-    """A rank's time as its card counts it: units of 10 ns since boot."""
+    """Time in the card's counter: units of 10 ns since boot."""
     return (nanoseconds - recording.cluster.spec.start + BOOT) // 10
 
 
@@ -26,7 +26,7 @@ def boot_micros(recording: Recording, nanoseconds: int) -> float:
 
 @dataclass(frozen=True)
 class GraphOperator:
-    """One communication operator of the graph: runs once a step."""
+    """A communication operator of the graph, which runs once per step."""
 
     message: int
     stream: int
@@ -72,10 +72,10 @@ def _operator_columns(recording: Recording, operators: list[GraphOperator]) -> I
     """[step, 3 per operator]: duration, start, end."""
     tables = []
     for step in recording.steps.number.tolist():
-        talks = recording.talks.of(step)
-        position = np.argsort(talks.template)
-        duration = (talks.duration // 10)[position]
-        start = ticks_of(recording, talks.start)[position]
+        comm_ops = recording.comm_ops.of(step)
+        position = np.argsort(comm_ops.template)
+        duration = (comm_ops.duration // 10)[position]
+        start = ticks_of(recording, comm_ops.start)[position]
         triples = np.stack([duration, start, start + duration], axis=1)
         tables.append(triples[[operator.message for operator in operators]].reshape(-1))
     return np.array(tables, dtype=np.int64).reshape(len(tables), 3 * len(operators))
@@ -106,12 +106,12 @@ def cluster_analyse(recording: Recording) -> str:
 
 def _split(recording: Recording, index: int) -> tuple[int, int, int, int, int]:
     step, duration = int(recording.steps.number[index]), int(recording.steps.duration[index])
-    talks, computing = recording.talks.of(step), recording.computing(step)
+    comm_ops, computing = recording.comm_ops.of(step), recording.computing(step)
     receives = np.array(
-        [recording.program.messages[number].op == "receive" for number in talks.template], dtype=np.bool_
+        [recording.program.messages[number].op == "receive" for number in comm_ops.template], dtype=np.bool_
     )
-    receiving = union(talks.start[receives], talks.duration[receives])
-    others = union(talks.start[~receives], talks.duration[~receives])
+    receiving = union(comm_ops.start[receives], comm_ops.duration[receives])
+    others = union(comm_ops.start[~receives], comm_ops.duration[~receives])
     alone = (recording.communicating(step) - computing).length
     waiting = (receiving - computing - others).length
     return duration - alone, alone, duration - waiting, waiting, (others - computing).length

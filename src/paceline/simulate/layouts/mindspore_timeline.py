@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paceline.simulate.intervals import Intervals, union
+from paceline.simulate.layouts.ascend_names import graph_name
 from paceline.simulate.layouts.mindspore_steps import STREAMS
-from paceline.simulate.layouts.spelling import graph_name
 from paceline.simulate.model import CPU
 from paceline.simulate.recording import Recording
 
@@ -17,7 +17,7 @@ LEAD = 1_000_000  # ns from the first time stamp of the device to the first step
 
 
 def kernel_name(recording: Recording, template: int) -> str:
-    """MatMulV2-op17: a graph runs each of its operators once a step."""
+    """MatMulV2-op17: a graph runs each of its operators once per step."""
     return f"{recording.program.kernels[template].type}-op{len(recording.program.messages) + template + 1}"
 
 
@@ -36,14 +36,14 @@ def _span(recording: Recording, index: int) -> tuple[int, int]:
 
 
 def _operators(recording: Recording, step: int, device: int, zero: int) -> Iterator[str]:
-    kernels, talks = recording.kernels.of(step), recording.talks.of(step)
+    kernels, comm_ops = recording.kernels.of(step), recording.comm_ops.of(step)
     names = [kernel_name(recording, number) for number in range(len(recording.program.kernels))]
     on_cpu = [kernel.core == CPU for kernel in recording.program.kernels]
     rows = zip(kernels.template.tolist(), kernels.start.tolist(), kernels.duration.tolist(), strict=True)
     for template, start, duration in rows:
         pid, tid = (AI_CPU, 0) if on_cpu[template] else (device, COMPUTE_STREAM)
         yield _bar(names[template], pid, tid, (start, duration), zero)
-    rows = zip(talks.template.tolist(), talks.start.tolist(), talks.duration.tolist(), strict=True)
+    rows = zip(comm_ops.template.tolist(), comm_ops.start.tolist(), comm_ops.duration.tolist(), strict=True)
     for template, start, duration in rows:
         message = recording.program.messages[template]
         stream = STREAMS[message.op if message.op in STREAMS else message.axis]
@@ -75,12 +75,20 @@ def _bar(name: str, pid: int, tid: int, span: tuple[int, int], zero: int) -> str
 
 def _metadata(device: int) -> Iterator[str]:
     """The device's pid is a number in events and a string here, as in the real files."""
-    labels = ((f'"{device}"', "AICORE OP"), (AI_CPU, "AICPU OP"), (COMMUNICATION, "Communication Op"),
-              (OVERLAP, "Op Overlap Analyse"))  # fmt: skip
+    labels = (
+        (f'"{device}"', "AICORE OP"),
+        (AI_CPU, "AICPU OP"),
+        (COMMUNICATION, "Communication Op"),
+        (OVERLAP, "Op Overlap Analyse"),
+    )
     for pid, label in labels:
         yield f'{{"name": "process_labels", "ph": "M", "pid": {pid}, "args": {{"labels": "{label}"}}}}'
-    threads = ((f'"{device}"', STEPS, "Steps"), (OVERLAP, 7999, "Merged Computation Op"),
-               (OVERLAP, 8000, "Pure Communication Op"), (OVERLAP, 8001, "Merged Communication Op"),
-               (OVERLAP, 8002, "Free Time"))  # fmt: skip
+    threads = (
+        (f'"{device}"', STEPS, "Steps"),
+        (OVERLAP, 7999, "Merged Computation Op"),
+        (OVERLAP, 8000, "Pure Communication Op"),
+        (OVERLAP, 8001, "Merged Communication Op"),
+        (OVERLAP, 8002, "Free Time"),
+    )
     for pid, tid, name in threads:
         yield f'{{"name": "thread_name", "ph": "M", "pid": {pid}, "tid": {tid}, "args": {{"name": "{name}"}}}}'

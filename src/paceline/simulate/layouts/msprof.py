@@ -1,4 +1,4 @@
-"""What `msprof --export` leaves: PROF_*/device_N/timeline/*.json, one file per kind and iteration."""
+"""Output of `msprof --export`: PROF_*/device_N/timeline/*.json, one file per kind and iteration."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from paceline.simulate.cluster import Cluster
 from paceline.simulate.intervals import union
-from paceline.simulate.layouts.ascend_communication import talks_of
-from paceline.simulate.layouts.ascend_text import put, put_array
-from paceline.simulate.layouts.mindinsight import put_json
+from paceline.simulate.layouts.ascend_communication import comm_ops_of
+from paceline.simulate.layouts.ascend_names import graph_name
+from paceline.simulate.layouts.ascend_text import write_json_array, write_text
+from paceline.simulate.layouts.mindinsight import write_compact_json
 from paceline.simulate.layouts.mindspore_hccl import hccl_tasks
 from paceline.simulate.layouts.mindspore_steps import STREAMS, boot_micros
 from paceline.simulate.layouts.mindspore_timeline import kernel_name
-from paceline.simulate.layouts.spelling import graph_name
 from paceline.simulate.model import CPU
 from paceline.simulate.recording import NOMINAL_MHZ, Recording
 
@@ -37,31 +37,47 @@ class Msprof:
         _write_identity(recording, root, device)
         for index, step in enumerate(recording.steps.number.tolist()):
             name = f"{device}_{MODEL}_{step}.json"
-            put_array(timeline / f"step_trace_{name}", _step_trace(recording))
-            put_array(timeline / f"hccl_{name}", (*_hccl_names(), *_hccl(recording, step)))
-            put_array(timeline / f"task_time_{name}", (*_hardware_names(), *_tasks(recording, step)))
-            put_array(timeline / f"msprof_{name}", _whole(recording, index))
+            write_json_array(timeline / f"step_trace_{name}", _step_trace(recording))
+            write_json_array(timeline / f"hccl_{name}", (*_hccl_names(), *_hccl(recording, step)))
+            write_json_array(timeline / f"task_time_{name}", (*_hardware_names(), *_tasks(recording, step)))
+            write_json_array(timeline / f"msprof_{name}", _whole(recording, index))
         return timeline / f"msprof_{device}_{MODEL}_{recording.steps.number[-1]}.json"
 
     def finish(self) -> None:
-        """Every rank stands for itself."""
+        """There are no files of the whole cluster."""
 
 
 def _write_identity(recording: Recording, root: Path, device: int) -> None:
     cluster, rank = recording.cluster, recording.rank
     start, end = int(recording.steps.start[0]) // 1000, int(recording.steps.end[-1]) // 1000
     info = {
-        "jobInfo": "NA", "version": "1.0", "hostname": cluster.host_name(rank), "devices": str(device),
-        "DeviceInfo": [{"id": device, "ai_core_num": 24, "aiv_num": 48, "hwts_frequency": "100",
-                        "aic_frequency": str(NOMINAL_MHZ), "aiv_frequency": str(NOMINAL_MHZ)}],
-        "platform_version": "5", "pid": str(10_000 + rank), "rank_id": rank, "pid_name": "python",
-    }  # fmt: skip
-    put_json(root / f"info.json.{device}", info)
+        "jobInfo": "NA",
+        "version": "1.0",
+        "hostname": cluster.host_name(rank),
+        "devices": str(device),
+        "DeviceInfo": [
+            {
+                "id": device,
+                "ai_core_num": 24,
+                "aiv_num": 48,
+                "hwts_frequency": "100",
+                "aic_frequency": str(NOMINAL_MHZ),
+                "aiv_frequency": str(NOMINAL_MHZ),
+            }
+        ],
+        "platform_version": "5",
+        "pid": str(10_000 + rank),
+        "rank_id": rank,
+        "pid_name": "python",
+    }
+    write_compact_json(root / f"info.json.{device}", info)
     monotonic = str(round(boot_micros(recording, int(recording.steps.start[0])) * 1000))
-    put_json(root / f"start_info.{device}", {"collectionTimeBegin": str(start), "clockMonotonicRaw": monotonic})
-    put_json(root / f"end_info.{device}", {"collectionTimeEnd": str(end)})
+    write_compact_json(
+        root / f"start_info.{device}", {"collectionTimeBegin": str(start), "clockMonotonicRaw": monotonic}
+    )
+    write_compact_json(root / f"end_info.{device}", {"collectionTimeEnd": str(end)})
     for name in (f"info.json.{device}", f"start_info.{device}", f"end_info.{device}"):
-        put(root / f"{name}.done", f"filesize:{(root / name).stat().st_size}")
+        write_text(root / f"{name}.done", f"filesize:{(root / name).stat().st_size}")
 
 
 def _whole(recording: Recording, index: int) -> Iterator[str]:
@@ -77,7 +93,7 @@ def _whole(recording: Recording, index: int) -> Iterator[str]:
 
 
 def _step_trace(recording: Recording) -> Iterator[str]:
-    """All iterations; every file of this kind holds all of them."""
+    """All iterations; every file of this kind contains all of them."""
     yield _name("process_name", 10036, 0, "Step Trace")
     yield _name("thread_name", 10036, 10036, f"Model ID:{MODEL}")
     for index in range(len(recording.steps.number)):
@@ -85,19 +101,19 @@ def _step_trace(recording: Recording) -> Iterator[str]:
 
 
 def _iteration(recording: Recording, index: int, pid: int) -> Iterator[str]:
-    """An iteration begins when its batch is there; how long that took since the last one is its Data_aug Bound."""
+    """An iteration begins when its batch is loaded; the time since the last iteration is its Data_aug Bound."""
     steps = recording.steps
     number = int(steps.number[index])
     first, backward, end = (int(column[index]) for column in (steps.ready, steps.backward_end, steps.end))
     fp, bp, done = (boot_micros(recording, time) for time in (first, backward, end))
     where = f'"pid": {pid}, "tid": 10036'
-    told = f'"Iteration ID": {number}, "FP Start": {fp}, "BP End": {bp}'
+    arguments = f'"Iteration ID": {number}, "FP Start": {fp}, "BP End": {bp}'
     yield (
-        f'{{"name": "Iteration {number}", {where}, "ts": {fp}, "dur": {(end - first) / 1000}, "args": {{{told}, '
+        f'{{"name": "Iteration {number}", {where}, "ts": {fp}, "dur": {(end - first) / 1000}, "args": {{{arguments}, '
         f'"Iteration End": {done}, "Iteration Time(ns)": {float(end - first)}}}, "cat": "Iteration Time", "ph": "X"}}'
     )
     yield (
-        f'{{"name": "FP_BP Time {number}", {where}, "ts": {fp}, "dur": {(backward - first) / 1000}, "args": {{{told}, '
+        f'{{"name": "FP_BP Time {number}", {where}, "ts": {fp}, "dur": {(backward - first) / 1000}, "args": {{{arguments}, '
         f'"FP_BP Time(ns)": {float(backward - first)}}}, "cat": "FP_BP Time", "ph": "X"}}'
     )
     yield (
@@ -132,24 +148,24 @@ def _tasks(recording: Recording, step: int) -> Iterator[str]:
 
 
 def _hccl(recording: Recording, step: int) -> Iterator[str]:
-    """Whole operators on one thread, their tasks on planes; task types are spelled with underscores."""
+    """Operators on one thread, their tasks on planes; task types have underscores."""
     streams = list(STREAMS.values())
-    for talk in talks_of(recording, step):
-        op, axis = talk.wire.op, talk.wire.message.axis
+    for comm_op in comm_ops_of(recording, step):
+        op, axis = comm_op.route.op, comm_op.route.message.axis
         stream = STREAMS[op if op in STREAMS else axis]
-        name = graph_name(recording, talk.message)
+        name = graph_name(recording, comm_op.message)
         yield (
             f'{{"name": "Default/{name}_0", "pid": {HCCL}, "tid": {KERNELS}, '
-            f'"ts": {boot_micros(recording, talk.start)}, "dur": {talk.duration / 1000}, "ph": "X"}}'
+            f'"ts": {boot_micros(recording, comm_op.start)}, "dur": {comm_op.duration / 1000}, "ph": "X"}}'
         )
-        for number, (task, start, duration, source, target, kind, size) in enumerate(hccl_tasks(talk), start=1):
-            spelled = task.replace(" ", "_")
+        for number, (task, start, duration, source, target, kind, size) in enumerate(hccl_tasks(comm_op), start=1):
+            task_name = task.replace(" ", "_")
             rate = round(size / duration, 6) if size else 0.0
             yield (
-                f'{{"name": "{spelled}", "pid": {HCCL}, "tid": {streams.index(stream)}, '
+                f'{{"name": "{task_name}", "pid": {HCCL}, "tid": {streams.index(stream)}, '
                 f'"ts": {boot_micros(recording, start)}, "dur": {duration / 1000}, "args": {{"notify_id": 0, '
                 f'"duration estimated(us)": {duration / 1000}, "stream id": {stream}, "task id": {number}, '
-                f'"task type": "{spelled}", "src rank": {source}, "dst rank": {target}, "transport type": "{kind}", '
+                f'"task type": "{task_name}", "src rank": {source}, "dst rank": {target}, "transport type": "{kind}", '
                 f'"size(Byte)": {size or 0}, "data type": "FP16", "link type": "{LINK_TYPES[kind]}", '
                 f'"bandwidth(GB/s)": {rate}}}, "ph": "X"}}'
             )
@@ -163,9 +179,11 @@ def _overlap(recording: Recording, index: int) -> Iterator[str]:
     begin = (steps.start if index else steps.ready)[index : index + 1]
     whole = union(begin, steps.end[index : index + 1] - begin)
     lanes = {
-        "Computing": computing, "Communication": communicating,
-        "Communication(Not Overlapped)": communicating - computing, "Free": whole - computing - communicating,
-    }  # fmt: skip
+        "Computing": computing,
+        "Communication": communicating,
+        "Communication(Not Overlapped)": communicating - computing,
+        "Free": whole - computing - communicating,
+    }
     for tid, (name, lane) in enumerate(lanes.items()):
         yield _name("thread_name", OVERLAP, tid, name)
         for start, end in zip(lane.starts.tolist(), lane.ends.tolist(), strict=True):

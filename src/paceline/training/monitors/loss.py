@@ -1,4 +1,4 @@
-"""MFLossMonitor: loss, time per step and throughput, in the log line MindFormers' users and tools know.
+"""MFLossMonitor: loss, time per step and throughput, in the log format of MindFormers.
 
 { Epoch:[  1/  3], step:[    2/  100], loss: 5.123, per_step_time: 480ms, lr: 1e-05, overflow cond: False, loss_scale: 65536.0
    12.0% |██████                                            | 8.33 samples/s/p  0:10:00 }
@@ -6,22 +6,24 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from datetime import timedelta
 from time import perf_counter, time
 from typing import NamedTuple
 
-from paceline.errors import PacelineError, UsageError
-from paceline.training.line_writer import LineWriter
+from paceline.core.errors import PacelineError, UsageError
+from paceline.training.async_log_writer import AsyncLogWriter
 from paceline.training.monitor import Monitor
-from paceline.training.state import TrainingState
-from paceline.training.telling import log
+from paceline.training.training_state import TrainingState
+
+_log = logging.getLogger("paceline.training")
 
 _WIDTH = 50
 
 
 class MFLossMonitor(Monitor):
-    """The loop only hands the numbers over; a thread makes and writes the lines. `close` waits for the last one."""
+    """The loop only queues the numbers; a thread formats and writes the lines. `close` waits for the last one."""
 
     def __init__(
         self, per_print_times: int = 1, *, check_for_nan_in_loss_and_grad: bool = False, global_batch_size: int = 0
@@ -30,13 +32,13 @@ class MFLossMonitor(Monitor):
             raise UsageError(f"MFLossMonitor: per_print_times {per_print_times} must be at least 1")
         self._every, self._strict, self._batch = per_print_times, check_for_nan_in_loss_and_grad, global_batch_size
         self._last_step, self._last_time = 0, 0.0
-        self._writer = LineWriter(describe)
+        self._writer = AsyncLogWriter(format_lines)
 
     def train_begin(self, state: TrainingState) -> None:
         self._last_step, self._last_time = state.step, perf_counter()
 
     def step_begin(self, state: TrainingState) -> None:
-        # What lies between the last line and this step (an evaluation, a long start) is no step's time.
+        # Time between the last line and this step (an evaluation, a slow start) does not count as step time.
         if state.step == self._last_step:
             self._last_time = perf_counter()
 
@@ -44,35 +46,43 @@ class MFLossMonitor(Monitor):
         if state.step // self._every <= self._last_step // self._every:
             return
         seconds = (perf_counter() - self._last_time) / (state.step - self._last_step)
-        done = self._done(state, seconds)
+        done = self._report(state, seconds)
         self._writer.add(time(), done)
         if done.loss is not None and not math.isfinite(done.loss):
-            self._say_not_finite(state, done.loss)
+            self._report_not_finite(state, done.loss)
         self._last_step, self._last_time = state.step, perf_counter()
 
     def close(self) -> None:
         self._writer.flush()
 
-    def _done(self, state: TrainingState, seconds: float) -> DoneStep:
+    def _report(self, state: TrainingState, seconds: float) -> StepReport:
         loss, rate = state.loss, state.rate()
         batch = self._batch / state.world_size if self._batch else state.batch_size
-        return DoneStep(
-            state.epoch, state.step, state.step_in_epoch, state.steps_per_epoch, state.total_steps,
-            None if loss is None else float(loss), seconds, batch, None if rate is None else float(rate),
-            bool(state.overflow), state.loss_scale,
-        )  # fmt: skip
+        return StepReport(
+            state.epoch,
+            state.step,
+            state.step_in_epoch,
+            state.steps_per_epoch,
+            state.total_steps,
+            None if loss is None else float(loss),
+            seconds,
+            batch,
+            None if rate is None else float(rate),
+            bool(state.overflow),
+            state.loss_scale,
+        )
 
-    def _say_not_finite(self, state: TrainingState, loss: float) -> None:
+    def _report_not_finite(self, state: TrainingState, loss: float) -> None:
         self._writer.flush()
         if self._strict:
             raise PacelineError(
                 f"step {state.step}: the loss is {loss}", hint="lower the learning rate or the loss scale"
             )
-        log.warning("step %d: the loss is %s", state.step, loss)
+        _log.warning("step %d: the loss is %s", state.step, loss)
 
 
-class DoneStep(NamedTuple):
-    """As TrainingState names it."""
+class StepReport(NamedTuple):
+    """Numbers of one log line; names as in TrainingState."""
 
     epoch: int
     step: int
@@ -88,7 +98,7 @@ class DoneStep(NamedTuple):
     loss_scale: float | None
 
 
-def describe(done: DoneStep) -> tuple[str, str]:
+def format_lines(done: StepReport) -> tuple[str, str]:
     per_epoch = done.steps_per_epoch or done.total_steps or done.step
     total = done.total_steps or done.step
     epochs = -(-total // per_epoch)

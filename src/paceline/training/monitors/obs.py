@@ -1,29 +1,31 @@
-"""ObsMonitor: sends outputs home while training goes on; never waits, never loses what is not sent yet."""
+"""ObsMonitor: uploads outputs during training; never blocks, retries what was not uploaded."""
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from paceline.errors import PacelineError, UsageError
+from paceline.core.errors import PacelineError, UsageError
 from paceline.training.monitor import Monitor
-from paceline.training.outputs import OutputTree, default_root
 from paceline.training.ranks import Ranks
-from paceline.training.state import TrainingState
-from paceline.training.telling import log
+from paceline.training.session.output_tree import OutputTree, default_root
+from paceline.training.training_state import TrainingState
 
 if TYPE_CHECKING:
-    from paceline.training.uploads import Patience, Uploader
+    from paceline.training.session.uploader import Patience, Uploader
+
+_log = logging.getLogger("paceline.training")
 
 
 class ObsMonitor(Monitor):
     """Every `step_upload_frequence` steps and `epoch_upload_frequence` epochs (-1: never), to `target_dir`.
 
-    Each rank sends its own checkpoints, the first rank of a host everything else. An upload that takes longer than the
-    interval is not joined by a second one: what came meanwhile goes along with the next.
+    Each rank uploads its own checkpoints, the first rank of a host everything else. Uploads never overlap: files written
+    during a long upload are part of the next one.
     """
 
     def __init__(
@@ -42,12 +44,18 @@ class ObsMonitor(Monitor):
         ranks: Ranks | None = None,
         patience: Patience | None = None,
     ) -> None:
-        given = {name: value for name, value in (("step_upload_frequence", step_upload_frequence),
-                 ("upload_sequence", upload_sequence), ("upload_frequence", upload_frequence))
-                 if value is not None}  # fmt: skip
+        given = {
+            name: value
+            for name, value in (
+                ("step_upload_frequence", step_upload_frequence),
+                ("upload_sequence", upload_sequence),
+                ("upload_frequence", upload_frequence),
+            )
+            if value is not None
+        }
         if len(set(given.values())) > 1:
             raise UsageError(
-                f"ObsMonitor: {' and '.join(given)} say the same thing differently", hint="give one of them"
+                f"ObsMonitor: {' and '.join(given)} set the same interval to different values", hint="set only one"
             )
         self._every = next(iter(given.values()), 100)
         self._epochs = epoch_upload_frequence
@@ -58,12 +66,12 @@ class ObsMonitor(Monitor):
         self._last_step = 0
 
     def train_begin(self, state: TrainingState) -> None:
-        from paceline.training.uploads import Patience, Uploader
+        from paceline.training.session.uploader import Patience, Uploader
 
         self._last_step = state.step
         if self._uploader is None:
             if not self._target:
-                log.warning("ObsMonitor: no target_dir and no remote_save_url: nothing will be uploaded")
+                _log.warning("ObsMonitor: neither target_dir nor remote_save_url is set: nothing will be uploaded")
                 return
             ranks = self._ranks or replace(Ranks.from_environment(), rank=state.rank, world_size=state.world_size)
             outputs = OutputTree(default_root(self._source))
@@ -71,7 +79,7 @@ class ObsMonitor(Monitor):
         self._uploader.keep_last = self._keep_last
 
     def step_end(self, state: TrainingState) -> None:
-        # Not the remainder: with a sink of several steps it might never be zero.
+        # Not `step % every == 0`: with data sinking, steps may skip the multiples.
         if self._uploader and self._every > 0 and state.step // self._every > self._last_step // self._every:
             self._last_step = state.step
             self._uploader.request()
@@ -82,16 +90,16 @@ class ObsMonitor(Monitor):
 
     def close(self) -> None:
         if self._uploader is None or self._shared:
-            return  # the session sends the rest when everything is written
-        from paceline.training.courier import Move
-        from paceline.training.uploads import tell_leftovers
+            return  # the session uploads the rest when everything is written
+        from paceline.training.session.upload_messages import TransferTask
+        from paceline.training.session.uploader import log_leftovers
 
         outputs, url = self._uploader.outputs, self._uploader.url
-        rest = [Move(str(outputs.root), url, "rest")] if self._uploader.ranks.is_leader else []
+        rest = [TransferTask(str(outputs.root), url, "rest")] if self._uploader.ranks.is_leader else []
         left = self._uploader.finish(monotonic() + self._deadline, lambda: rest)
         if left:
-            tell_leftovers(left, url)
+            log_leftovers(left, url)
             if self._raise:
                 raise PacelineError(
-                    f"{len(left)} files did not reach {url}; the first: {left[0].path}: {left[0].reason}"
+                    f"{len(left)} files were not uploaded to {url}; the first: {left[0].path}: {left[0].reason}"
                 )

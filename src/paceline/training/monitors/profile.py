@@ -1,22 +1,24 @@
-"""ProfileMonitor: `profile: True` of a YAML file; records steps with paceline.profiling into profile/rank_i."""
+"""ProfileMonitor: profiles steps with paceline.profiling into profile/rank_i (`profile: True` in a YAML file)."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.training.monitor import Monitor
-from paceline.training.outputs import OutputTree, default_root
-from paceline.training.state import TrainingState
-from paceline.training.telling import log
+from paceline.training.session.output_tree import OutputTree, default_root
+from paceline.training.training_state import TrainingState
 
 if TYPE_CHECKING:
     from paceline.profiling import Profiler
 
+_log = logging.getLogger("paceline.training")
+
 
 class ProfileMonitor(Monitor):
-    """Steps start_step … stop_step, both included and counted from 1, as the whole training counts them."""
+    """Records the global steps start_step … stop_step, both included, counted from 1."""
 
     def __init__(
         self,
@@ -29,8 +31,8 @@ class ProfileMonitor(Monitor):
         **options: Any,
     ) -> None:
         if start_step < 1 or stop_step < start_step:
-            log.warning(
-                "profile_start_step %s and profile_stop_step %s: steps 1 to 10 are recorded", start_step, stop_step
+            _log.warning(
+                "invalid profile_start_step %s or profile_stop_step %s: recording steps 1 to 10", start_step, stop_step
             )
             start_step, stop_step = 1, 10
         self._first, self._last, self._ranks = start_step, stop_step, profile_rank_ids
@@ -40,12 +42,12 @@ class ProfileMonitor(Monitor):
     def train_begin(self, state: TrainingState) -> None:
         from paceline.profiling import Profiler
 
-        place = self._path or self._outputs.profile(state.rank)
+        path = self._path or self._outputs.profile(state.rank)
         if state.step >= self._last:
-            log.warning("profile: training begins after step %d: nothing is recorded", self._last)
+            _log.warning("profile: training starts after step %d: nothing is recorded", self._last)
             return
         self._profiler = Profiler(
-            start_step=self._first, stop_step=self._last, output_path=str(place), ranks=self._ranks, **self._options
+            start_step=self._first, stop_step=self._last, output_path=str(path), ranks=self._ranks, **self._options
         )
 
     def step_begin(self, state: TrainingState) -> None:

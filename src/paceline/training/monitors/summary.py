@@ -1,8 +1,9 @@
-"""SummaryMonitor: loss, learning rate, loss scale, step time as curves; TensorBoard's format where a writer is installed."""
+"""SummaryMonitor: writes loss, learning rate, loss scale and step time as TensorBoard events or JSON lines."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,14 +12,15 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Protocol
 
-from paceline.errors import UsageError
+from paceline.core.errors import UsageError
 from paceline.training.monitor import Monitor
-from paceline.training.outputs import OutputTree, default_root
-from paceline.training.state import TrainingState
-from paceline.training.telling import log
+from paceline.training.session.output_tree import OutputTree, default_root
+from paceline.training.training_state import TrainingState
+
+_log = logging.getLogger("paceline.training")
 
 
-class Writer(Protocol):
+class ScalarWriter(Protocol):
     def add_scalar(self, tag: str, value: float, step: int) -> object: ...
 
     def flush(self) -> object: ...
@@ -27,7 +29,7 @@ class Writer(Protocol):
 
 
 class SummaryMonitor(Monitor):
-    """summary/rank_i: every `collect_freq` steps."""
+    """Writes to summary/rank_i every `collect_freq` steps."""
 
     def __init__(
         self, summary_dir: str | Path | None = None, *, collect_freq: int = 10, outputs: OutputTree | None = None
@@ -36,29 +38,34 @@ class SummaryMonitor(Monitor):
             raise UsageError(f"SummaryMonitor: collect_freq {collect_freq} must be at least 1")
         self._directory, self._every = summary_dir, collect_freq
         self._outputs = outputs or OutputTree(default_root())
-        self._writer: Writer | None = None
+        self._writer: ScalarWriter | None = None
         self._last_step, self._last_time = 0, 0.0
 
     def train_begin(self, state: TrainingState) -> None:
-        place = Path(self._directory) if self._directory else self._outputs.summary / f"rank_{state.rank}"
-        place.mkdir(parents=True, exist_ok=True)
-        self._writer = open_writer(place)
+        path = Path(self._directory) if self._directory else self._outputs.summary / f"rank_{state.rank}"
+        path.mkdir(parents=True, exist_ok=True)
+        self._writer = open_scalar_writer(path)
         self._last_step, self._last_time = state.step, perf_counter()
 
     def step_end(self, state: TrainingState) -> None:
         if self._writer is None or state.step // self._every <= self._last_step // self._every:
             return
         seconds = (perf_counter() - self._last_time) / (state.step - self._last_step)
-        curves = {"loss": state.loss, "learning_rate": state.rate(), "loss_scale": state.loss_scale,
-                  "step_time_ms": seconds * 1e3, "samples_per_second": state.batch_size / seconds,
-                  **state.scalars}  # fmt: skip
+        curves = {
+            "loss": state.loss,
+            "learning_rate": state.rate(),
+            "loss_scale": state.loss_scale,
+            "step_time_ms": seconds * 1e3,
+            "samples_per_second": state.batch_size / seconds,
+            **state.scalars,
+        }
         try:
             for name, value in curves.items():
                 if value is not None:
                     self._writer.add_scalar(name, float(value), state.step)
             self._writer.flush()
         except OSError as error:
-            log.warning("summary: %s; no more curves are written, training goes on", error)
+            _log.warning("summary: %s; writing stopped, training continues", error)
             self._writer = None
         self._last_step, self._last_time = state.step, perf_counter()
 
@@ -67,20 +74,20 @@ class SummaryMonitor(Monitor):
             try:
                 self._writer.close()
             except OSError as error:
-                log.warning("summary: %s: its end is missing", error)
+                _log.warning("summary: %s; the last values may be missing", error)
             self._writer = None
 
 
-def open_writer(directory: Path) -> Writer:
-    for needed, opened in _WRITERS:
-        if find_spec(needed) is not None:
-            return opened(directory)
-    log.info("no TensorBoard writer is installed (tensorboardX): curves go to %s", directory / "scalars.jsonl")
-    return JsonLines(directory / "scalars.jsonl")
+def open_scalar_writer(directory: Path) -> ScalarWriter:
+    for module, open_writer in _WRITERS:
+        if find_spec(module) is not None:
+            return open_writer(directory)
+    _log.info("no TensorBoard writer is installed (tensorboardX): writing %s", directory / "scalars.jsonl")
+    return JsonLinesWriter(directory / "scalars.jsonl")
 
 
-class EventFile:
-    """TensorBoard's format, by tensorboardX without its thread: a full disk ends that, and the next ten values block."""
+class TensorBoardWriter:
+    """TensorBoard events, written with tensorboardX without its thread, which dies when the disk is full and then blocks."""
 
     def __init__(self, directory: Path) -> None:
         events, summary = (import_module(f"tensorboardX.{name}") for name in ("event_file_writer", "summary"))
@@ -98,14 +105,14 @@ class EventFile:
         self._writer.close()
 
 
-def torch_writer(directory: Path) -> Writer:
+def open_torch_writer(directory: Path) -> ScalarWriter:
     from torch.utils.tensorboard import SummaryWriter
 
-    writer: Writer = SummaryWriter(str(directory))
+    writer: ScalarWriter = SummaryWriter(str(directory))
     return writer
 
 
-class JsonLines:
+class JsonLinesWriter:
     """{"step": 10, "loss": 2.5, "time": …}: one value per line."""
 
     def __init__(self, path: Path) -> None:
@@ -121,5 +128,8 @@ class JsonLines:
         self._file.close()
 
 
-_WRITERS: Sequence[tuple[str, Callable[[Path], Writer]]] = (("tensorboardX", EventFile), ("tensorboard", torch_writer))
-"""What must be installed, and who writes with it."""
+_WRITERS: Sequence[tuple[str, Callable[[Path], ScalarWriter]]] = (
+    ("tensorboardX", TensorBoardWriter),
+    ("tensorboard", open_torch_writer),
+)
+"""Module that must be installed → writer."""

@@ -1,4 +1,4 @@
-"""GPT-2 in MindSpore: the same parameters as in torch, on one CPU or over msrun's ranks."""
+"""GPT-2 in MindSpore: the same parameters as in torch, on one CPU or on the ranks of msrun."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import mindspore as ms
 import numpy as np
 import numpy.typing as npt
-from mindspore import Parameter, Tensor, nn, ops
 
-from paceline.errors import PacelineError
+import mindspore as ms
+from mindspore import Parameter, Tensor, nn, ops
+from paceline.core.errors import PacelineError
 from paceline.training.ranks import Ranks
 from paceline.training.reference.learner import Array, Optimizer, Score, StepOutcome, Tokens
 from paceline.training.reference.shape import Lora, ModelShape, is_lora
@@ -23,10 +23,10 @@ def _zeros(*shape: int) -> Parameter:
     return Parameter(Tensor(np.zeros(shape, np.float32)))
 
 
-class Dice:
-    """Random numbers that are a function of seed, rank and step.
+class SeededRandom:
+    """Random numbers as a function of seed, rank and step.
 
-    MindSpore's own on a CPU are not: its kernels keep states that neither manual_seed nor set_rng_state reaches.
+    MindSpore's generator on a CPU is not reproducible: neither manual_seed nor set_rng_state resets the state of its kernels.
     """
 
     def __init__(self, seed: int, rank: int) -> None:
@@ -41,16 +41,16 @@ class Dice:
 
 
 class Dropout(nn.Cell):  # type: ignore[misc]
-    def __init__(self, p: float, dice: Dice) -> None:
+    def __init__(self, p: float, random: SeededRandom) -> None:
         super().__init__()
-        self.p, self.dice = p, dice
+        self.p, self.random = p, random
 
     def construct(self, x: Tensor) -> Tensor:
-        return x * self.dice.kept(x.shape, self.p) if self.training and self.p else x
+        return x * self.random.kept(x.shape, self.p) if self.training and self.p else x
 
 
 class Weight(nn.Cell):  # type: ignore[misc]
-    """A bare matrix, so that its parameter is called `….weight`."""
+    """A single matrix, so that its parameter is named `….weight`."""
 
     def __init__(self, *shape: int) -> None:
         super().__init__()
@@ -71,16 +71,16 @@ class LayerNorm(nn.Cell):  # type: ignore[misc]
 
 
 class Linear(nn.Cell):  # type: ignore[misc]
-    """With LoRA's two small matrices beside its weights, where they are wanted."""
+    """Linear layer with optional LoRA matrices."""
 
-    def __init__(self, inside: int, outside: int, lora: Lora | None, dice: Dice) -> None:
+    def __init__(self, inside: int, outside: int, lora: Lora | None, random: SeededRandom) -> None:
         super().__init__()
         self.weight, self.bias = _zeros(outside, inside), _zeros(outside)
         self.scale = lora.scale if lora else 0.0
         self.has_lora = lora is not None
         if lora is not None:
             self.lora_A, self.lora_B = Weight(lora.rank, inside), Weight(outside, lora.rank)
-            self.lora_dropout = Dropout(lora.dropout, dice)
+            self.lora_dropout = Dropout(lora.dropout, random)
 
     def construct(self, x: Tensor) -> Tensor:
         y = ops.matmul(x, self.weight.T) + self.bias
@@ -91,15 +91,15 @@ class Linear(nn.Cell):  # type: ignore[misc]
 
 
 class Attention(nn.Cell):  # type: ignore[misc]
-    def __init__(self, shape: ModelShape, dice: Dice) -> None:
+    def __init__(self, shape: ModelShape, random: SeededRandom) -> None:
         super().__init__()
         width = shape.hidden_size
         self.heads, self.size = shape.num_heads, width // shape.num_heads
-        self.query = Linear(width, width, _lora("query", shape), dice)
-        self.key = Linear(width, width, _lora("key", shape), dice)
-        self.value = Linear(width, width, _lora("value", shape), dice)
-        self.output = Linear(width, width, _lora("output", shape), dice)
-        self.dropout = Dropout(shape.dropout, dice)
+        self.query = Linear(width, width, _lora("query", shape), random)
+        self.key = Linear(width, width, _lora("key", shape), random)
+        self.value = Linear(width, width, _lora("value", shape), random)
+        self.output = Linear(width, width, _lora("output", shape), random)
+        self.dropout = Dropout(shape.dropout, random)
 
     def construct(self, x: Tensor, mask: Tensor) -> Tensor:
         batch, length, width = x.shape
@@ -113,22 +113,22 @@ class Attention(nn.Cell):  # type: ignore[misc]
 
 
 class Mlp(nn.Cell):  # type: ignore[misc]
-    def __init__(self, shape: ModelShape, dice: Dice) -> None:
+    def __init__(self, shape: ModelShape, random: SeededRandom) -> None:
         super().__init__()
         width = shape.hidden_size
-        self.wide = Linear(width, 4 * width, _lora("wide", shape), dice)
-        self.narrow = Linear(4 * width, width, _lora("narrow", shape), dice)
+        self.wide = Linear(width, 4 * width, _lora("wide", shape), random)
+        self.narrow = Linear(4 * width, width, _lora("narrow", shape), random)
 
     def construct(self, x: Tensor) -> Tensor:
         return self.narrow(ops.gelu(self.wide(x), approximate="tanh"))
 
 
 class Block(nn.Cell):  # type: ignore[misc]
-    def __init__(self, shape: ModelShape, dice: Dice) -> None:
+    def __init__(self, shape: ModelShape, random: SeededRandom) -> None:
         super().__init__()
         self.norm1, self.norm2 = LayerNorm(shape.hidden_size), LayerNorm(shape.hidden_size)
-        self.attention, self.mlp = Attention(shape, dice), Mlp(shape, dice)
-        self.dropout = Dropout(shape.dropout, dice)
+        self.attention, self.mlp = Attention(shape, random), Mlp(shape, random)
+        self.dropout = Dropout(shape.dropout, random)
 
     def construct(self, x: Tensor, mask: Tensor) -> Tensor:
         x = x + self.dropout(self.attention(self.norm1(x), mask))
@@ -138,12 +138,12 @@ class Block(nn.Cell):  # type: ignore[misc]
 class Gpt2(nn.Cell):  # type: ignore[misc]
     """Tokens in, logits of the next ones out; the head shares the embedding's weights."""
 
-    def __init__(self, shape: ModelShape, dice: Dice) -> None:
+    def __init__(self, shape: ModelShape, random: SeededRandom) -> None:
         super().__init__()
         self.token_embedding = Weight(shape.vocab_size, shape.hidden_size)
         self.position_embedding = Weight(shape.seq_length, shape.hidden_size)
-        self.dropout = Dropout(shape.dropout, dice)
-        self.blocks = nn.CellList([Block(shape, dice) for _ in range(shape.num_layers)])
+        self.dropout = Dropout(shape.dropout, random)
+        self.blocks = nn.CellList([Block(shape, random) for _ in range(shape.num_layers)])
         self.final_norm = LayerNorm(shape.hidden_size)
 
     def construct(self, tokens: Tensor, mask: Tensor) -> Tensor:
@@ -155,11 +155,11 @@ class Gpt2(nn.Cell):  # type: ignore[misc]
 
 
 class MindSporeLearner:
-    """Step by step (PyNative), with AdamW written out: its state is then plain arrays, saved and restored bit for bit."""
+    """PyNative mode; AdamW is implemented here, so that its state consists of arrays that are restored bit for bit."""
 
     def __init__(self, shape: ModelShape, optimizer: Optimizer, seed: int) -> None:
         ms.set_context(mode=ms.PYNATIVE_MODE)
-        if ms.get_context("device_target") != "CPU":  # MindSpore refuses to be told again once it has computed
+        if ms.get_context("device_target") != "CPU":  # MindSpore refuses to set it again after the first computation
             ms.set_device("CPU")
         ranks = Ranks.from_environment()
         self.rank, self.world_size = ranks.rank, ranks.world_size
@@ -167,15 +167,15 @@ class MindSporeLearner:
         if self.world_size > 1:
             ms.communication.init()
             self._sum = ops.AllReduce()
-        self._optimizer, self._steps, self._dice = optimizer, 0, Dice(seed, self.rank)
-        self.model = Gpt2(shape, self._dice)
+        self._optimizer, self._steps, self._random_source = optimizer, 0, SeededRandom(seed, self.rank)
+        self.model = Gpt2(shape, self._random_source)
         self._all = {parameter.name: parameter for parameter in self.model.get_parameters()}
         self._trained = {name: each for name, each in self._all.items() if shape.lora is None or is_lora(name)}
         self._moments = {name: _Moments(each) for name, each in self._trained.items()}
         self._gradients = ms.value_and_grad(self._loss, None, list(self._trained.values()))
 
     def train_step(self, batches: Tokens, learning_rate: float, loss_scale: float) -> StepOutcome:
-        self._dice.at(self._steps)
+        self._random_source.at(self._steps)
         self._steps += 1
         self.model.set_train(True)
         total, row = 0.0, np.zeros(0, np.float32)
@@ -211,11 +211,11 @@ class MindSporeLearner:
     def load_weights(self, weights: Mapping[str, Array]) -> None:
         for name, parameter in self._all.items():
             if name not in weights:
-                raise PacelineError(f"the checkpoint has no {name}", hint="it belongs to another model")
+                raise PacelineError(f"{name} not found in the checkpoint", hint="it belongs to another model")
             if weights[name].shape != tuple(parameter.shape):
                 raise PacelineError(
-                    f"{name}: {list(weights[name].shape)} in the checkpoint, {list(parameter.shape)} in the model",
-                    hint="model.model_config must be the one it was trained with",
+                    f"{name}: shape {list(weights[name].shape)} in the checkpoint, but {list(parameter.shape)} in the model",
+                    hint="use the model.model_config it was trained with",
                 )
             parameter.set_data(Tensor(weights[name].astype(np.float32)))
 
@@ -236,14 +236,14 @@ class MindSporeLearner:
     def sum_over_ranks(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         if self._sum is None:
             return values
-        # Its CPU backend adds float32: halves of the numbers keep whole ones up to 2^48 exact.
+        # Its CPU backend adds in float32: split into two halves, integers up to 2^48 stay exact.
         high, low = np.divmod(values, 65536.0)
         summed = self._sum(Tensor(np.concatenate([high, low]).astype(np.float32))).asnumpy().astype(np.float64)
         total: npt.NDArray[np.float64] = summed[: len(values)] * 65536.0 + summed[len(values) :]
         return total
 
     def close(self) -> None:
-        """MindSpore leaves its group at exit."""
+        """MindSpore leaves its communication group at exit."""
 
     _updates = 0
 

@@ -1,4 +1,4 @@
-"""GPT-2 in torch: data parallel over gloo, the same bits in every run."""
+"""GPT-2 in torch: data parallel with gloo, bitwise reproducible."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch.distributed
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, linear, scaled_dot_product_attention
 
-from paceline.errors import PacelineError
-from paceline.training.placement import meet_where_the_platform_says
+from paceline.core.errors import PacelineError
+from paceline.training.launcher.rank_placement import rendezvous_from_env
 from paceline.training.ranks import Ranks
 from paceline.training.reference.learner import Array, Optimizer, Score, StepOutcome, Tokens
 from paceline.training.reference.shape import Lora, ModelShape, is_lora
@@ -23,7 +23,7 @@ _RANDOM = "rng_state"
 
 
 class Linear(nn.Linear):
-    """With LoRA's two small matrices beside its weights, where they are wanted; named as PEFT names them."""
+    """Linear layer with optional LoRA matrices, named as in PEFT."""
 
     def __init__(self, inside: int, outside: int, lora: Lora | None) -> None:
         super().__init__(inside, outside)
@@ -99,17 +99,17 @@ class Gpt2(nn.Module):
         self.final_norm = nn.LayerNorm(shape.hidden_size)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1])
-        x = self.dropout(self.token_embedding(tokens) + self.position_embedding(places))
+        positions = torch.arange(tokens.shape[1])
+        x = self.dropout(self.token_embedding(tokens) + self.position_embedding(positions))
         for block in self.blocks:
             x = block(x)
         return linear(self.final_norm(x), self.token_embedding.weight)
 
 
 class TorchLearner:
-    """Gradients go over the ranks in one piece: the same sums in the same order, whenever training was started.
+    """All-reduces the gradients in one piece: the same sums in the same order, also after a resume.
 
-    (DistributedDataParallel arranges its buckets anew after the first step, so that a resumed run adds in another order.)
+    (DistributedDataParallel rearranges its buckets after the first step, so that a resumed run would add in another order.)
     """
 
     def __init__(self, shape: ModelShape, optimizer: Optimizer, seed: int) -> None:
@@ -119,7 +119,7 @@ class TorchLearner:
         torch.use_deterministic_algorithms(True)
         torch.manual_seed(seed + self.rank)
         if self.world_size > 1:
-            meet_where_the_platform_says(os.environ)
+            rendezvous_from_env(os.environ)
             torch.distributed.init_process_group("gloo", rank=self.rank, world_size=self.world_size)
         self.model = Gpt2(shape)
         self._trained = {name: p for name, p in self.model.named_parameters() if shape.lora is None or is_lora(name)}
@@ -127,9 +127,13 @@ class TorchLearner:
             parameter.requires_grad_(name in self._trained)
         self._clip_norm = optimizer.clip_norm
         self._adam = torch.optim.AdamW(
-            self._trained.values(), betas=(optimizer.beta1, optimizer.beta2), eps=optimizer.eps,
-            weight_decay=optimizer.weight_decay, foreach=False, fused=False,
-        )  # fmt: skip
+            self._trained.values(),
+            betas=(optimizer.beta1, optimizer.beta2),
+            eps=optimizer.eps,
+            weight_decay=optimizer.weight_decay,
+            foreach=False,
+            fused=False,
+        )
 
     def train_step(self, batches: Tokens, learning_rate: float, loss_scale: float) -> StepOutcome:
         self.model.train()
@@ -168,11 +172,11 @@ class TorchLearner:
     def load_weights(self, weights: Mapping[str, Array]) -> None:
         for name, parameter in self.model.named_parameters():
             if name not in weights:
-                raise PacelineError(f"the checkpoint has no {name}", hint="it belongs to another model")
+                raise PacelineError(f"{name} not found in the checkpoint", hint="it belongs to another model")
             if weights[name].shape != tuple(parameter.shape):
                 raise PacelineError(
-                    f"{name}: {list(weights[name].shape)} in the checkpoint, {list(parameter.shape)} in the model",
-                    hint="model.model_config must be the one it was trained with",
+                    f"{name}: shape {list(weights[name].shape)} in the checkpoint, but {list(parameter.shape)} in the model",
+                    hint="use the model.model_config it was trained with",
                 )
             parameter.copy_(torch.from_numpy(weights[name].astype(np.float32)))
 
@@ -216,7 +220,7 @@ class TorchLearner:
         return cross_entropy(logits.transpose(1, 2), batch[:, 1:])
 
     def _averaged(self, loss: Tensor) -> tuple[Tensor, float]:
-        """All gradients in one row, and the loss, which travels with them."""
+        """All gradients as one vector, with the loss appended, averaged over the ranks."""
         row = torch.cat([_gradient(p) for p in self._trained.values()] + [loss])
         if self.world_size > 1:
             torch.distributed.all_reduce(row)

@@ -1,4 +1,4 @@
-"""What the runner asks of a model. An own model is a class with these methods; nothing else of the runner changes."""
+"""Learner: the protocol between the runner and a model. Implement it to train your own model with the runner."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class StepOutcome:
     loss: float
     """Mean over all ranks."""
     overflow: bool
-    """Gradients were not finite, and the weights were left as they are."""
+    """Gradients were not finite; the weights were not changed."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Sums over predicted tokens, so that ranks' scores can be added."""
+    """Sums over predicted tokens, so that the scores of ranks can be added."""
 
     loss: float
     correct: int
@@ -32,7 +32,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """AdamW, and the norm gradients are clipped to (0: not at all)."""
+    """Parameters of AdamW, and the norm to which gradients are clipped (0: no clipping)."""
 
     weight_decay: float = 0.01
     beta1: float = 0.9
@@ -45,7 +45,7 @@ class Learner(Protocol):
     rank: int
     world_size: int
     model: Any
-    """The framework's own."""
+    """The model object of the framework."""
 
     def train_step(self, batches: Tokens, learning_rate: float, loss_scale: float) -> StepOutcome:
         """One update from [accumulated, batch, length + 1] tokens; gradients are averaged over ranks."""
@@ -66,7 +66,7 @@ class Learner(Protocol):
     def trainable(self, name: str) -> bool: ...
 
     def optimizer_state(self) -> Mapping[str, Any]:
-        """All else that decides what the next step does: moments, random numbers."""
+        """Everything else that determines the next step: moments, random state."""
         ...
 
     def load_optimizer_state(self, state: Mapping[str, Array]) -> None: ...

@@ -1,4 +1,4 @@
-"""The model's parameters: names, shapes and first values, the same for every framework and rank."""
+"""Parameters of the reference model: names, shapes and initial values, the same for every framework and rank."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 Shape = tuple[int, ...]
 Weights = dict[str, npt.NDArray[np.float32]]
-SPREAD = 0.02
-"""Standard deviation of GPT-2's first values."""
+INIT_STD = 0.02
+"""Standard deviation of GPT-2's initial values."""
 
 
 @dataclass(frozen=True)
 class Lora:
-    """Low-rank changes to some linear layers; everything else stays as it is."""
+    """Low-rank updates of some linear layers; all other weights are frozen."""
 
     rank: int = 8
     alpha: float = 16.0
@@ -39,7 +39,7 @@ class ModelShape:
 
 
 def parameters(shape: ModelShape) -> dict[str, Shape]:
-    """Name → shape, in the model's order; LoRA's own follow the weights they belong to."""
+    """Name → shape, in the order of the model; LoRA tensors follow the weights they belong to."""
     width = shape.hidden_size
     found: dict[str, Shape] = {
         "token_embedding.weight": (shape.vocab_size, width),
@@ -56,8 +56,8 @@ def parameters(shape: ModelShape) -> dict[str, Shape]:
     return found | _norm("final_norm", width)
 
 
-def first_values(shape: ModelShape, seed: int) -> Weights:
-    """Drawn in one order from one seed: no rank needs to send its weights to the others."""
+def initial_values(shape: ModelShape, seed: int) -> Weights:
+    """Drawn from one seed in a fixed order, so that ranks need not exchange weights."""
     random = np.random.default_rng(seed)
     return {name: _value(name, extents, random) for name, extents in parameters(shape).items()}
 
@@ -71,7 +71,7 @@ def _value(name: str, shape: Shape, random: np.random.Generator) -> npt.NDArray[
         return np.zeros(shape, np.float32)
     if "norm" in name.split(".")[-2]:
         return np.ones(shape, np.float32)
-    return (random.standard_normal(shape) * SPREAD).astype(np.float32)
+    return (random.standard_normal(shape) * INIT_STD).astype(np.float32)
 
 
 def _norm(name: str, width: int) -> dict[str, Shape]:

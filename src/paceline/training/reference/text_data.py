@@ -1,4 +1,4 @@
-"""Any text as blocks of bytes, in an order that only the seed and the epoch decide."""
+"""Text as blocks of bytes, in an order that depends only on seed and epoch."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from paceline.errors import UsageError
+from paceline.core.errors import UsageError
 from paceline.training.reference.learner import Tokens
 
 VOCABULARY = 256
-"""A token is a byte of UTF-8: no vocabulary to train, to ship or to lose."""
+"""A token is a byte of UTF-8, so that no vocabulary file is needed."""
 SUFFIXES = (".txt", ".tokens", ".raw", ".md")
 SHIPPED = Path(__file__).with_name("paceline.txt")
 
 
 @dataclass(frozen=True)
 class TextBlocks:
-    """Blocks of `length` + 1 tokens; neighbours share one, which ends the one and begins the other."""
+    """Blocks of `length` + 1 tokens; the last token of a block is the first of the next."""
 
     text: npt.NDArray[np.uint8]
     length: int
     count: int
 
     def order(self, seed: int, epoch: int, *, shuffle: bool = True) -> npt.NDArray[np.int64]:
-        """Which block comes when; nothing to save, so that resumed training sees what it would have seen."""
+        """Order of blocks in an epoch; a function of seed and epoch, so that a resumed training sees the same data."""
         if not shuffle:
             return np.arange(self.count)
         order: npt.NDArray[np.int64] = np.random.default_rng((seed, epoch)).permutation(self.count)
@@ -39,12 +39,14 @@ class TextBlocks:
 
 
 def text_blocks(where: str | Path, length: int, *, part: str = "train", most: int | None = None) -> TextBlocks:
-    """Of a text file, or of all text files of a directory (of wikitext's, those whose names say `part`)."""
+    """Blocks of a text file, or of all text files in a directory (with wikitext: those whose names contain `part`)."""
     files = _files(Path(where), part)
     text = np.concatenate([np.fromfile(file, np.uint8) for file in files])
     count = (len(text) - 1) // length
     if count < 1:
-        raise UsageError(f"{where}: {len(text):,} bytes of text; a block needs {length + 1}", hint="give more text")
+        raise UsageError(
+            f"{where}: {len(text):,} bytes of text are too few: a block needs {length + 1}", hint="use more text"
+        )
     return TextBlocks(text, length, min(count, most) if most else count)
 
 
@@ -60,9 +62,9 @@ def _files(where: Path, part: str) -> list[Path]:
     if where.is_file():
         return [where]
     if not where.is_dir():
-        raise UsageError(f"{where}: no such file or directory", hint="a text file, or a directory of them")
+        raise UsageError(f"{where}: no such file or directory", hint="pass a text file or a directory of text files")
     found = sorted(path for path in where.rglob("*") if path.suffix in SUFFIXES and path.is_file())
     chosen = [path for path in found if part in path.name] or found
     if not chosen:
-        raise UsageError(f"{where}: no text in it", hint=f"files that end in {', '.join(SUFFIXES)}")
+        raise UsageError(f"{where}: no text files found", hint=f"expected files that end in {', '.join(SUFFIXES)}")
     return chosen

@@ -1,7 +1,7 @@
-"""`paceline train`: a config file, arguments over it, and one of train, finetune, eval, predict.
+"""`paceline train`: a config file, arguments that override it, and the modes train, finetune, eval and predict.
 
-config, arguments               what is to be done, with the line that says it
-starting                        one process, or many: as a rank, as a launcher, on ModelArts
-modes                           the ways to run; training_loop is the one that takes long
-starting_weights, results       where weights come from; what is left for benchmarks and people
+config, arguments          keys of the YAML file; errors name the line or argument
+entrypoint                 run as a rank, as the launcher of ranks, or as ModelArts starts it
+modes, training_loop       the run modes; the training loop
+initial_weights, results   where weights come from; throughput, accuracy and loss files
 """

@@ -1,4 +1,4 @@
-"""Arguments over a config: the documented ones by name, all others as --section.key=value."""
+"""Override a config with command-line arguments: documented names, or --section.key=value for any key."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from paceline.errors import UsageError
-from paceline.training.runner.config import IGNORED, WITHOUT_EFFECT, Config, Section
-from paceline.yaml_file import Spot, YamlFile
+from paceline.core.errors import UsageError
+from paceline.core.yaml_lines import KeyPath, YamlFile
+from paceline.training.runner.config import IGNORED_KEYS, KEYS_WITHOUT_EFFECT, ConfigSection, RunConfig
 
 _log = logging.getLogger("paceline")
 
-DOCUMENTED: dict[str, str] = {
+ALIASES: dict[str, str] = {
     "mode": "context.mode",
     "device_id": "context.device_id",
     "device_target": "context.device_target",
@@ -33,12 +33,19 @@ DOCUMENTED: dict[str, str] = {
     "num_samples": "train_dataset.data_loader.num_samples",
     "resume_or_finetune_checkpoint": "load_checkpoint",
 }
-"""Old arguments whose key has another name; the others (run_mode, load_checkpoint, …) are keys themselves."""
-_UNHEARD = frozenset({
-    "adapter_id", "guide", "modal_type", "register_path", "transform_process_num", "trust_remote_code",
-})  # fmt: skip
-"""Old arguments that ask for nothing this model has."""
-_DEFAULTS = Config()
+"""Arguments of MindFormers whose key has another name; the others (run_mode, load_checkpoint, …) are keys."""
+_ARGUMENTS_WITHOUT_EFFECT = frozenset(
+    {
+        "adapter_id",
+        "guide",
+        "modal_type",
+        "register_path",
+        "transform_process_num",
+        "trust_remote_code",
+    }
+)
+"""Arguments of MindFormers for features this model does not have."""
+_DEFAULTS = RunConfig()
 _LISTS = frozenset({"predict_data", "options"})
 _FLAG = "True"
 _ERROR_PATH = re.compile(r" - at `\$(.*)`$")
@@ -46,28 +53,28 @@ _ERROR_PATH = re.compile(r" - at `\$(.*)`$")
 
 @dataclass(frozen=True)
 class Override:
-    path: Spot
+    path: KeyPath
     text: str
     argument: str
-    """As the user wrote it."""
+    """As the user typed it."""
 
 
-def make_config(file: YamlFile, arguments: Sequence[str]) -> Config:
-    """The file's values with the arguments over them, checked; says which line or argument is wrong, and what was meant."""
+def make_config(file: YamlFile, arguments: Sequence[str]) -> RunConfig:
+    """Values of the file, overridden by the arguments and checked; errors name the line or argument and the nearest key."""
     overrides = list(parse(arguments))
     values = json.loads(json.dumps(file.values, default=str))
-    _check_keys(values, Config, (), file)
+    _check_keys(values, RunConfig, (), file)
     for override in overrides:
-        _put(values, override)
-    for name in [name for name in values if name in IGNORED]:
+        _apply(values, override)
+    for name in [name for name in values if name in IGNORED_KEYS]:
         del values[name]
     try:
-        config = msgspec.convert(values, Config, strict=False)
+        config = msgspec.convert(values, RunConfig, strict=False)
     except msgspec.ValidationError as error:
-        raise _explained(error, file, overrides) from error
-    unheard = [key for key in WITHOUT_EFFECT if attrgetter(key)(config) != attrgetter(key)(_DEFAULTS)]
-    if unheard:
-        _log.warning("%s: no effect here: %s", file.file, ", ".join(unheard))
+        raise _usage_error(error, file, overrides) from error
+    without_effect = [key for key in KEYS_WITHOUT_EFFECT if attrgetter(key)(config) != attrgetter(key)(_DEFAULTS)]
+    if without_effect:
+        _log.warning("%s: keys without effect here: %s", file.file, ", ".join(without_effect))
     return config
 
 
@@ -81,7 +88,10 @@ def parse(arguments: Sequence[str]) -> Iterator[Override]:
     while words:
         word = words.pop(0)
         if not word.startswith("--") or word == "--":
-            raise UsageError(f"{word!r}: arguments start with --", hint="--run_mode train, --runner_config.epochs=3")
+            raise UsageError(
+                f"invalid argument {word!r}: arguments start with --",
+                hint="examples: --run_mode train, --runner_config.epochs=3",
+            )
         name, found, text = word[2:].partition("=")
         if name.replace("-", "_") == "options":
             listed = [text] if found else _values(words)
@@ -92,7 +102,7 @@ def parse(arguments: Sequence[str]) -> Iterator[Override]:
             text = json.dumps([text] if found else _values(words))
         elif not found:
             text = words.pop(0) if words and not words[0].startswith("--") else _FLAG
-        if path[0] in _UNHEARD:
+        if path[0] in _ARGUMENTS_WITHOUT_EFFECT:
             _log.warning("--%s has no effect here", path[0])
             continue
         _check_path(path, word)
@@ -106,63 +116,65 @@ def _values(words: list[str]) -> list[str]:
     return found
 
 
-def _path(name: str) -> Spot:
+def _path(name: str) -> KeyPath:
     plain = name.replace("-", "_")
-    return tuple(DOCUMENTED.get(plain, plain).split("."))
+    return tuple(ALIASES.get(plain, plain).split("."))
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-def _check_keys(values: Any, kind: type[Section], above: Spot, file: YamlFile) -> None:
+def _check_keys(values: Any, kind: type[ConfigSection], above: KeyPath, file: YamlFile) -> None:
     known = _fields(kind)
     for name, value in values.items() if isinstance(values, dict) else ():
         path = (*above, str(name))
         if name not in known:
-            if not above and name in IGNORED:
-                _log.warning("%s: %s is not used here", file.where(*path), name)
+            if not above and name in IGNORED_KEYS:
+                _log.warning("%s: key %s is ignored", file.where(*path), name)
                 continue
-            raise UsageError(f"{file.where(*path)}: unknown key {'.'.join(path)}", hint=_nearest(path, known))
+            raise UsageError(f"{file.where(*path)}: unknown key '{'.'.join(path)}'", hint=_nearest(path, known))
         section = known[name]
         if section is not None and value is not None:
             _check_keys(value, section, path, file)
 
 
-def _check_path(path: Spot, word: str) -> None:
-    kind: type[Section] | None = Config
+def _check_path(path: KeyPath, word: str) -> None:
+    kind: type[ConfigSection] | None = RunConfig
     for depth, name in enumerate(path):
         if kind is None:
-            return  # below a list or a free mapping, as callbacks.0.save_checkpoint_steps
+            return  # below a list or a free mapping, for example callbacks.0.save_checkpoint_steps
         known = _fields(kind)
         if name not in known:
-            raise UsageError(f"{word}: no key {'.'.join(path[: depth + 1])}", hint=_nearest(path[: depth + 1], known))
+            raise UsageError(
+                f"{word}: unknown key '{'.'.join(path[: depth + 1])}'", hint=_nearest(path[: depth + 1], known)
+            )
         kind = known[name]
 
 
-def _nearest(path: Spot, known: dict[str, type[Section] | None]) -> str:
-    """By its last part; among equals, what is in the same section."""
+def _nearest(path: KeyPath, known: dict[str, type[ConfigSection] | None]) -> str:
+    """Hint with the most similar key by its last part; keys of the same section first."""
     above = ".".join(path[:-1]) + "." if path[:-1] else ""
-    candidates = {key.rpartition(".")[2]: key for key in _all_keys(Config, "")} | DOCUMENTED
+    candidates = {key.rpartition(".")[2]: key for key in _all_keys(RunConfig, "")} | ALIASES
     candidates |= {name: above + name for name in known}
     close = difflib.get_close_matches(path[-1], candidates, n=1)
-    return f"did you mean {candidates[close[0]]}?" if close else f"known here: {', '.join(sorted(known))}"
+    return f"did you mean '{candidates[close[0]]}'?" if close else f"known here: {', '.join(sorted(known))}"
 
 
-def _all_keys(kind: type[Section], above: str) -> Iterator[str]:
+def _all_keys(kind: type[ConfigSection], above: str) -> Iterator[str]:
     for name, section in _fields(kind).items():
         yield above + name
         if section is not None:
             yield from _all_keys(section, f"{above}{name}.")
 
 
-def _fields(kind: type[Section]) -> dict[str, type[Section] | None]:
-    """Key → the section it holds, if it holds one."""
+def _fields(kind: type[ConfigSection]) -> dict[str, type[ConfigSection] | None]:
+    """Key → type of its section, or None."""
     return {field.name: _section(field.type) for field in msgspec.structs.fields(kind)}
 
 
-def _section(kind: Any) -> type[Section] | None:
+def _section(kind: Any) -> type[ConfigSection] | None:
     for each in (kind, *get_args(kind)):
-        if isinstance(each, type) and issubclass(each, Section):
+        if isinstance(each, type) and issubclass(each, ConfigSection):
             return each
     return None
 
@@ -170,7 +182,7 @@ def _section(kind: Any) -> type[Section] | None:
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
-def _put(values: dict[str, Any], override: Override) -> None:
+def _apply(values: dict[str, Any], override: Override) -> None:
     at: Any = values
     for depth, name in enumerate(override.path[:-1]):
         here = ".".join(override.path[: depth + 1])
@@ -181,7 +193,7 @@ def _put(values: dict[str, Any], override: Override) -> None:
                 at[name] = {}
             at = at[name]
         if not isinstance(at, (dict, list)):
-            raise UsageError(f"{override.argument}: {here} is no section", hint=f"it is {at!r}")
+            raise UsageError(f"{override.argument}: {here} is not a section", hint=f"its value is {at!r}")
     last = override.path[-1]
     value = _literal(override.text, free=_is_free(override.path))
     if isinstance(at, list):
@@ -192,13 +204,15 @@ def _put(values: dict[str, Any], override: Override) -> None:
 
 def _index(items: list[Any], name: str, override: Override) -> int:
     if not name.isdecimal() or int(name) >= len(items):
-        raise UsageError(f"{override.argument}: no item {name} in a list of {len(items)}", hint="items count from 0")
+        raise UsageError(
+            f"{override.argument}: item {name} not found in a list of {len(items)}", hint="items count from 0"
+        )
     return int(name)
 
 
-def _is_free(path: Spot) -> bool:
-    """No type is known for it: what it looks like is what it is."""
-    kind: type[Section] | None = Config
+def _is_free(path: KeyPath) -> bool:
+    """Whether the key has no declared type, so that its value is parsed by its form."""
+    kind: type[ConfigSection] | None = RunConfig
     for name in path:
         if kind is None:
             return True
@@ -207,7 +221,7 @@ def _is_free(path: Spot) -> bool:
 
 
 def _literal(text: str, *, free: bool) -> Any:
-    """Where the type is known text stays text until it is checked; True and False are words in any case."""
+    """Parse a value; text of keys with a declared type is converted later. True and False in any case."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     if text.lower() in ("none", "null"):
@@ -220,7 +234,7 @@ def _literal(text: str, *, free: bool) -> Any:
     return text
 
 
-def _explained(error: msgspec.ValidationError, file: YamlFile, overrides: Sequence[Override]) -> UsageError:
+def _usage_error(error: msgspec.ValidationError, file: YamlFile, overrides: Sequence[Override]) -> UsageError:
     text = str(error)
     found = _ERROR_PATH.search(text)
     path = tuple(part for part in re.split(r"[.\[\]]", found[1]) if part) if found else ()
@@ -232,9 +246,9 @@ def _explained(error: msgspec.ValidationError, file: YamlFile, overrides: Sequen
     return UsageError(f"{file.where(*path)}: {key}: {what}")
 
 
-def _choices(path: Spot) -> str:
-    """Of a key that takes one of a few words."""
-    kind: type[Section] | None = Config
+def _choices(path: KeyPath) -> str:
+    """Allowed values of a key with a fixed choice."""
+    kind: type[ConfigSection] | None = RunConfig
     for name in path:
         field = next((each for each in msgspec.structs.fields(kind) if each.name == name), None) if kind else None
         if field is None:

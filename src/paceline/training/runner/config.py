@@ -1,4 +1,4 @@
-"""The keys of a run's YAML file: MindFormers' names, as far as they mean something here."""
+"""RunConfig: keys of the YAML file of a run, named as in MindFormers."""
 
 from __future__ import annotations
 
@@ -6,23 +6,39 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-IGNORED = frozenset({
-    "auto_tune", "autotune_per_step", "cpu_affinity", "eval_dataset_task", "filepath_prefix",
-    "layer_decay", "layer_scale", "lr_scale", "lr_scale_factor", "metric", "micro_batch_interleave_num",
-    "moe_config", "processor", "recompute_config", "swap_config", "train_dataset_task", "trainer",
-})  # fmt: skip
-"""Sections of MindFormers' files that mean nothing to this model: passed over, and said once."""
+IGNORED_KEYS = frozenset(
+    {
+        "auto_tune",
+        "autotune_per_step",
+        "cpu_affinity",
+        "eval_dataset_task",
+        "filepath_prefix",
+        "layer_decay",
+        "layer_scale",
+        "lr_scale",
+        "lr_scale_factor",
+        "metric",
+        "micro_batch_interleave_num",
+        "moe_config",
+        "processor",
+        "recompute_config",
+        "swap_config",
+        "train_dataset_task",
+        "trainer",
+    }
+)
+"""Sections of MindFormers' files that do not apply to this model: ignored with a warning."""
 
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Probability = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """Unknown keys are found before, with their line and the nearest known one."""
+class ConfigSection(msgspec.Struct, frozen=True, kw_only=True):
+    """Unknown keys are rejected before conversion, with line number and the nearest known key."""
 
 
-class RunnerConfig(Section, frozen=True):
+class RunnerConfig(ConfigSection, frozen=True):
     epochs: Positive = 1
     batch_size: Positive = 4
     sink_mode: bool = False
@@ -30,19 +46,19 @@ class RunnerConfig(Section, frozen=True):
     gradient_accumulation_steps: Positive = 1
 
 
-class DataLoader(Section, frozen=True):
+class DataLoader(ConfigSection, frozen=True):
     type: str = "TextBlocks"
     dataset_dir: str = ""
-    """A text file, a directory of them, s3:// or obs://; empty: the text that comes with Paceline."""
+    """A text file, a directory of text files, s3:// or obs://; empty: the text shipped with Paceline."""
     shuffle: bool = True
     num_samples: Positive | None = None
 
 
-class Dataset(Section, frozen=True):
+class Dataset(ConfigSection, frozen=True):
     data_loader: DataLoader = DataLoader()
 
 
-class PetConfig(Section, frozen=True):
+class PetConfig(ConfigSection, frozen=True):
     pet_type: Literal["lora"] = "lora"
     lora_rank: Positive = 8
     lora_alpha: float = 16.0
@@ -50,7 +66,7 @@ class PetConfig(Section, frozen=True):
     target_modules: tuple[str, ...] = ("query", "value")
 
 
-class ModelConfig(Section, frozen=True):
+class ModelConfig(ConfigSection, frozen=True):
     type: str = "GPT2Config"
     vocab_size: int = 256
     seq_length: Positive = 64
@@ -62,19 +78,19 @@ class ModelConfig(Section, frozen=True):
     pet_config: PetConfig | None = None
 
 
-class ModelSection(Section, frozen=True):
+class ModelSection(ConfigSection, frozen=True):
     model_config: ModelConfig = ModelConfig()
     arch: dict[str, Any] = {}
 
 
-class LrSchedule(Section, frozen=True):
+class LrSchedule(ConfigSection, frozen=True):
     type: Literal["cosine", "linear", "constant"] = "cosine"
     learning_rate: float = 1e-3
     lr_end: float = 0.0
     warmup_steps: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-class OptimizerConfig(Section, frozen=True):
+class OptimizerConfig(ConfigSection, frozen=True):
     type: str = "AdamW"
     weight_decay: float = 0.01
     beta1: float = 0.9
@@ -82,20 +98,20 @@ class OptimizerConfig(Section, frozen=True):
     eps: float = 1e-8
 
 
-class LossScale(Section, frozen=True):
+class LossScale(ConfigSection, frozen=True):
     loss_scale_value: Annotated[float, msgspec.Meta(gt=0)] = 65536.0
     scale_factor: Positive = 2
     scale_window: Positive = 1000
 
 
-class RunnerWrapper(Section, frozen=True):
+class RunnerWrapper(ConfigSection, frozen=True):
     type: str = ""
     scale_sense: LossScale = LossScale()
     use_clip_grad: bool = True
     max_grad_norm: float = 1.0
 
 
-class Parallel(Section, frozen=True):
+class Parallel(ConfigSection, frozen=True):
     parallel_mode: int = 0
     gradients_mean: bool = True
     enable_alltoall: bool = False
@@ -107,7 +123,7 @@ class Parallel(Section, frozen=True):
     parallel_optimizer_config: dict[str, Any] = {}
 
 
-class ParallelConfig(Section, frozen=True):
+class ParallelConfig(ConfigSection, frozen=True):
     data_parallel: Positive | None = None
     model_parallel: Positive = 1
     pipeline_stage: Positive = 1
@@ -119,7 +135,7 @@ class ParallelConfig(Section, frozen=True):
     optimizer_shard: bool = False
 
 
-class Context(Section, frozen=True):
+class Context(ConfigSection, frozen=True):
     mode: int = 0
     device_target: str = "CPU"
     device_id: int = 0
@@ -130,12 +146,12 @@ class Context(Section, frozen=True):
     save_graphs_path: str = ""
 
 
-class Config(Section, frozen=True):
+class RunConfig(ConfigSection, frozen=True):
     framework: Literal["torch", "mindspore"] = "torch"
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     run_mode: Literal["train", "finetune", "eval", "predict"] = "train"
     output_dir: str = ""
-    """Empty: ./output, or ModelArts' large disk."""
+    """Empty: ./output, or the large disk of ModelArts."""
     load_checkpoint: str = ""
     src_strategy_path_or_dir: str = ""
     auto_trans_ckpt: bool = False
@@ -158,7 +174,7 @@ class Config(Section, frozen=True):
     parallel_config: ParallelConfig = ParallelConfig()
     context: Context = Context()
     record: bool = False
-    """The light recorder, which may be on all the time."""
+    """Turn on the light recorder; cheap enough to be always on."""
     profile: bool = False
     profile_start_step: int = 1
     profile_stop_step: int = 10
@@ -181,25 +197,55 @@ class Config(Section, frozen=True):
 
     @property
     def profile_keys(self) -> dict[str, Any]:
-        """For the monitor that records: which steps, and what was asked for beyond its own defaults."""
+        """Keys for ProfileMonitor: the steps, and options that differ from the defaults."""
         always = ("profile", "profile_start_step", "profile_stop_step")
         asked = [name for name in _PROFILE if getattr(self, name) != getattr(_DEFAULTS, name)]
         return {name: getattr(self, name) for name in (*always, *asked)}
 
 
-_DEFAULTS = Config()
+_DEFAULTS = RunConfig()
 _PROFILE = (
-    "init_start_profile", "profile_communication", "profile_memory", "profile_output", "profiler_level", "with_stack",
-    "data_simplification", "profile_rank_ids", "profile_pipeline", "mstx",
-)  # fmt: skip
-WITHOUT_EFFECT = (
-    "context.device_id", "context.device_target", "context.enable_graph_kernel", "context.max_call_depth",
-    "context.max_device_memory", "context.mode", "context.save_graphs", "context.save_graphs_path", "init_start_profile",
-    "model.model_config.type", "optimizer.type", "parallel.enable_alltoall", "parallel.enable_parallel_optimizer",
-    "parallel.full_batch", "parallel.gradients_mean", "parallel.parallel_mode", "parallel.search_mode",
-    "parallel.strategy_ckpt_save_file", "parallel_config.gradient_aggregation_group", "parallel_config.micro_batch_num",
-    "parallel_config.optimizer_shard", "parallel_config.use_seq_parallel", "parallel_config.vocab_emb_dp",
-    "predict_batch_size", "profile_pipeline", "runner_config.sink_mode", "runner_config.sink_size",
-    "runner_wrapper.type", "strategy_load_checkpoint", "train_dataset.data_loader.type",
-)  # fmt: skip
-"""Keys a MindFormers file may hold that ask for nothing the reference model has: taken, and said where they differ."""
+    "init_start_profile",
+    "profile_communication",
+    "profile_memory",
+    "profile_output",
+    "profiler_level",
+    "with_stack",
+    "data_simplification",
+    "profile_rank_ids",
+    "profile_pipeline",
+    "mstx",
+)
+KEYS_WITHOUT_EFFECT = (
+    "context.device_id",
+    "context.device_target",
+    "context.enable_graph_kernel",
+    "context.max_call_depth",
+    "context.max_device_memory",
+    "context.mode",
+    "context.save_graphs",
+    "context.save_graphs_path",
+    "init_start_profile",
+    "model.model_config.type",
+    "optimizer.type",
+    "parallel.enable_alltoall",
+    "parallel.enable_parallel_optimizer",
+    "parallel.full_batch",
+    "parallel.gradients_mean",
+    "parallel.parallel_mode",
+    "parallel.search_mode",
+    "parallel.strategy_ckpt_save_file",
+    "parallel_config.gradient_aggregation_group",
+    "parallel_config.micro_batch_num",
+    "parallel_config.optimizer_shard",
+    "parallel_config.use_seq_parallel",
+    "parallel_config.vocab_emb_dp",
+    "predict_batch_size",
+    "profile_pipeline",
+    "runner_config.sink_mode",
+    "runner_config.sink_size",
+    "runner_wrapper.type",
+    "strategy_load_checkpoint",
+    "train_dataset.data_loader.type",
+)
+"""Keys of MindFormers for features the reference model does not have: accepted, with a warning if they are changed."""

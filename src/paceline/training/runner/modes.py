@@ -1,4 +1,4 @@
-"""The ways to run: train, finetune, eval, predict; or only the strategy files."""
+"""Run modes: train, finetune, eval, predict, or only writing strategy files."""
 
 from __future__ import annotations
 
@@ -13,43 +13,45 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paceline.checkpoint.mindformers import TRACKER
-from paceline.errors import UsageError
-from paceline.training.config import monitors_from_config
+from paceline.checkpoint.formats.mindformers_v2 import TRACKER
+from paceline.core.errors import UsageError
 from paceline.training.monitor import Monitor, Monitored
+from paceline.training.monitors.from_yaml import monitors_from_config
 from paceline.training.reference.learner import Learner, Optimizer, Score
-from paceline.training.reference.shape import Lora, ModelShape, first_values
+from paceline.training.reference.shape import Lora, ModelShape, initial_values
 from paceline.training.reference.text_data import SHIPPED, VOCABULARY, TextBlocks, text_blocks
-from paceline.training.runner.config import Config
-from paceline.training.runner.dump import TensorDump, dump_settings
-from paceline.training.runner.results import LossCurve, Throughput, write_number
-from paceline.training.runner.save_strategy import data_parallel, save_strategy
-from paceline.training.runner.schedule import Scale
-from paceline.training.runner.starting_weights import Arrays, choose_resume_point, read_files, read_weights
-from paceline.training.runner.training_loop import Batches, Progress, train
-from paceline.training.session import CloudSession, cloud_session
-from paceline.training.state import TrainingState
+from paceline.training.runner.config import RunConfig
+from paceline.training.runner.initial_weights import Arrays, read_files, read_weights, select_resume_point
+from paceline.training.runner.results import LossCurveMonitor, ThroughputMonitor, write_number
+from paceline.training.runner.save_strategy import data_parallel, write_strategy_file
+from paceline.training.runner.schedule import LossScaler
+from paceline.training.runner.tensor_dump import TensorDump, dump_settings
+from paceline.training.runner.training_loop import Batches, TrainingProgress, train
+from paceline.training.session.cloud_session import CloudSession, cloud_session
+from paceline.training.training_state import TrainingState
 
 if TYPE_CHECKING:
     from paceline.profiling import Recorder
 
 _log = logging.getLogger("paceline")
 _LARGEST_EXPONENT = 700.0
-_ANEW = "begin anew from its weights: --run_mode finetune --resume_training False"
+_RESTART_HINT = "start a new training from its weights: --run_mode finetune --resume_training False"
 
 
-def run(config: Config) -> None:
-    """One rank's whole run; what it leaves is at `remote_save_url` when this returns."""
+def run(config: RunConfig) -> None:
+    """Run one rank; its outputs are uploaded to `remote_save_url` when this returns."""
     with cloud_session(config.output_dir or None, config.remote_save_url, _inputs(config)) as session:
         shape = model_shape(config)
         data = data_parallel(config.parallel_config, session.ranks.world_size)
         if config.only_save_strategy:
             path = session.outputs.strategy / f"ckpt_strategy_rank_{session.ranks.rank}.ckpt"
-            save_strategy(path, shape, data, config.parallel_config.model_parallel)
+            write_strategy_file(path, shape, data, config.parallel_config.model_parallel)
             _log.info("%s written", path)
             return
         if config.parallel_config.model_parallel > 1:
-            raise UsageError("the reference model trains data parallel", hint="parallel_config.model_parallel: 1")
+            raise UsageError(
+                "the reference model supports only data parallelism", hint="set parallel_config.model_parallel: 1"
+            )
         learner = make_learner(config, shape)
         try:
             _run(config, session, learner, shape)
@@ -57,12 +59,12 @@ def run(config: Config) -> None:
             learner.close()
 
 
-def model_shape(config: Config) -> ModelShape:
+def model_shape(config: RunConfig) -> ModelShape:
     model = config.model.model_config
     if model.hidden_size % model.num_heads:
-        raise UsageError(f"hidden_size {model.hidden_size} cannot be shared by {model.num_heads} heads")
+        raise UsageError(f"hidden_size {model.hidden_size} is not divisible by num_heads {model.num_heads}")
     if model.vocab_size < VOCABULARY:
-        raise UsageError(f"vocab_size {model.vocab_size}: a token is a byte", hint=f"at least {VOCABULARY}")
+        raise UsageError(f"vocab_size {model.vocab_size} is too small: tokens are bytes", hint=f"at least {VOCABULARY}")
     pet = model.pet_config
     lora = Lora(pet.lora_rank, pet.lora_alpha, pet.lora_dropout, tuple(pet.target_modules)) if pet else None
     return ModelShape(
@@ -70,20 +72,22 @@ def model_shape(config: Config) -> ModelShape:
     )
 
 
-def make_learner(config: Config, shape: ModelShape) -> Learner:
-    """By `framework`, or one's own: model.arch.type "package.module:Class"."""
+def make_learner(config: RunConfig, shape: ModelShape) -> Learner:
+    """The reference model for `framework`, or your own class: model.arch.type "package.module:Class"."""
     wrapper, optimizer = config.runner_wrapper, config.optimizer
     clip = wrapper.max_grad_norm if wrapper.use_clip_grad else 0.0
     adam = Optimizer(optimizer.weight_decay, optimizer.beta1, optimizer.beta2, optimizer.eps, clip)
     own = str(config.model.arch.get("type", ""))
     if ":" in own:
-        return _own_learner(own, shape, adam, config.seed)
+        return _custom_learner(own, shape, adam, config.seed)
     try:
         return _reference(config.framework)(shape, adam, config.seed)
     except ModuleNotFoundError as error:
         if error.name != config.framework:
             raise
-        raise UsageError(f"{error.name} is not installed", hint=f"pip install {error.name}, or --framework") from error
+        raise UsageError(
+            f"{error.name} is not installed", hint=f"pip install {error.name}, or use --framework"
+        ) from error
 
 
 def _reference(framework: str) -> Callable[[ModelShape, Optimizer, int], Learner]:
@@ -96,33 +100,35 @@ def _reference(framework: str) -> Callable[[ModelShape, Optimizer, int], Learner
     return TorchLearner
 
 
-def _own_learner(where: str, shape: ModelShape, optimizer: Optimizer, seed: int) -> Learner:
+def _custom_learner(where: str, shape: ModelShape, optimizer: Optimizer, seed: int) -> Learner:
     module, _, name = where.partition(":")
     try:
         made: Learner = getattr(import_module(module), name)(shape, optimizer, seed)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"model.arch.type {where}: {error}", hint="package.module:Class, a Learner") from error
+        raise UsageError(
+            f"model.arch.type {where}: {error}", hint="expected package.module:Class, a Learner"
+        ) from error
     return made
 
 
-def _inputs(config: Config) -> Mapping[str, str | Path | None]:
-    """What this mode reads, by the old arguments' names."""
+def _inputs(config: RunConfig) -> Mapping[str, str | Path | None]:
+    """Inputs of this mode, by the argument names of MindFormers."""
     found: dict[str, str | Path | None] = {}
     if config.run_mode in ("train", "finetune"):
         found["train_dataset_dir"] = config.train_dataset.data_loader.dataset_dir or None
     if config.run_mode == "eval" or config.do_eval:
-        # Without a text of its own the training text is judged.
-        judged = config.eval_dataset.data_loader.dataset_dir or config.train_dataset.data_loader.dataset_dir
-        found["eval_dataset_dir"] = judged or None
+        # Default: evaluate on the training text.
+        text = config.eval_dataset.data_loader.dataset_dir or config.train_dataset.data_loader.dataset_dir
+        found["eval_dataset_dir"] = text or None
     if not config.resume_training:
         found["load_checkpoint"] = config.load_checkpoint or config.model.model_config.checkpoint_name_or_path or None
     return {name: where for name, where in found.items() if where and not config.only_save_strategy}
 
 
-def _run(config: Config, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
+def _run(config: RunConfig, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
     progress = _start(config, session, learner, shape)
     if config.run_mode == "predict":
-        from paceline.training.runner.predicting import predict
+        from paceline.training.runner.predict import predict
 
         predict(config, session.outputs.root, learner)
         return
@@ -136,22 +142,22 @@ def _run(config: Config, session: CloudSession, learner: Learner, shape: ModelSh
         _evaluate(config, session, learner, shape)
 
 
-def _start(config: Config, session: CloudSession, learner: Learner, shape: ModelShape) -> Progress:
-    """Weights in place, and where to go on from."""
-    progress = Progress(0, Scale.begin(config.runner_wrapper.scale_sense))
-    weights: Arrays = dict(first_values(shape, config.seed))
+def _start(config: RunConfig, session: CloudSession, learner: Learner, shape: ModelShape) -> TrainingProgress:
+    """Load weights; returns the progress from which to continue."""
+    progress = TrainingProgress(0, LossScaler.begin(config.runner_wrapper.scale_sense))
+    weights: Arrays = dict(initial_values(shape, config.seed))
     if config.resume_training:
         saved = _resumed(config, session, learner)
         if saved is not None:
             _restore(learner, saved)
-            _go_on(config, learner, progress, saved)
+            _continue_from(config, learner, progress, saved)
             return progress
     elif "load_checkpoint" in session.inputs:
         strategy = config.src_strategy_path_or_dir
         weights |= read_weights(str(session.inputs["load_checkpoint"]), weights, strategy)
     elif config.run_mode != "train":
         raise UsageError(
-            f"run_mode {config.run_mode} needs weights", hint="--load_checkpoint FILE, DIRECTORY or obs://…"
+            f"run_mode {config.run_mode} needs weights", hint="pass --load_checkpoint FILE, DIRECTORY or obs://…"
         )
     learner.load_weights(weights)
     return progress
@@ -163,40 +169,42 @@ def _restore(learner: Learner, saved: Arrays) -> None:
         learner.load_optimizer_state(saved)
     except KeyError as error:
         raise UsageError(
-            f"the checkpoint has no {error.args[0]}: another framework saved it, or other parameters were trained",
-            hint=_ANEW,
+            f"{error.args[0]} not found in the checkpoint: it was saved by another framework, or other parameters were trained",
+            hint=_RESTART_HINT,
         ) from error
 
 
-def _resumed(config: Config, session: CloudSession, learner: Learner) -> Arrays | None:
+def _resumed(config: RunConfig, session: CloudSession, learner: Learner) -> Arrays | None:
     where = config.load_checkpoint
     own = not where
     if own:
-        # A job that is started again with the same arguments: its own outputs, here or where they were brought.
+        # A restarted job resumes from its own outputs: the local ones, or those it uploaded.
         local = session.outputs.root / "checkpoint"
         remote = session.remote_save_url
-        marks = (local / f"rank_{learner.rank}" / "meta.json", local / TRACKER)
-        has_own = any(mark.exists() for mark in marks)
+        markers = (local / f"rank_{learner.rank}" / "meta.json", local / TRACKER)
+        has_own = any(marker.exists() for marker in markers)
         everywhere = int(learner.sum_over_ranks(np.array([float(has_own)]))[0]) == learner.world_size
         where = str(local) if everywhere or not remote else f"{remote}/checkpoint"
-    chosen = choose_resume_point(where, learner, config.resume_training, own=own)
-    if chosen is None:
-        _log.warning("%s: no checkpoint yet; starting from scratch", where)
+    choice = select_resume_point(where, learner, config.resume_training, own=own)
+    if choice is None:
+        _log.warning("%s: no checkpoint found; starting from scratch", where)
         return None
-    keys = chosen.files.get(learner.rank)
-    if keys is None or len(chosen.files) != learner.world_size:
+    keys = choice.files.get(learner.rank)
+    if keys is None or len(choice.files) != learner.world_size:
         raise UsageError(
-            f"{chosen.location}: saved by {len(chosen.files)} ranks, resumed by {learner.world_size}",
-            hint=f"start as many ranks; or {_ANEW}",
+            f"{choice.location}: saved by {len(choice.files)} ranks, but resumed by {learner.world_size}",
+            hint=f"start the same number of ranks, or {_RESTART_HINT}",
         )
     if learner.rank == 0:
-        _log.info("resuming from %s, checkpoint %d_%d", chosen.location, chosen.epoch, chosen.step)
-    return read_files(chosen.location, keys)
+        _log.info("resuming from %s, checkpoint %d_%d", choice.location, choice.epoch, choice.step)
+    return read_files(choice.location, keys)
 
 
-def _go_on(config: Config, learner: Learner, progress: Progress, saved: Arrays) -> None:
+def _continue_from(config: RunConfig, learner: Learner, progress: TrainingProgress, saved: Arrays) -> None:
     if "global_step" not in saved:
-        raise UsageError("the checkpoint does not say its global_step: CheckpointMonitor did not write it", hint=_ANEW)
+        raise UsageError(
+            "the checkpoint contains no global_step: it was not written by CheckpointMonitor", hint=_RESTART_HINT
+        )
     progress.step = int(saved["global_step"])
     progress.scale.value = float(saved.get("loss_scale", progress.scale.value))
     progress.scale.good_steps = int(saved.get("loss_scale_good_steps", 0))
@@ -205,36 +213,38 @@ def _go_on(config: Config, learner: Learner, progress: Progress, saved: Arrays) 
     before = int(saved.get("global_batch_size", now))
     if before != now:
         progress.step = progress.step * before // now
-        _log.warning("the global batch was %d and is %d: going on at step %d", before, now, progress.step)
+        _log.warning("the global batch size changed from %d to %d: continuing at step %d", before, now, progress.step)
 
 
-def _monitors(config: Config, session: CloudSession, learner: Learner) -> list[Monitor]:
-    """What measures comes first: it should not count what the others do."""
-    found: list[Monitor] = [Throughput(session.outputs.root)]
+def _monitors(config: RunConfig, session: CloudSession, learner: Learner) -> list[Monitor]:
+    """Measuring monitors come first, so that they do not count the time of the others."""
+    found: list[Monitor] = [ThroughputMonitor(session.outputs.root)]
     if session.ranks.rank == 0:
-        found.append(LossCurve(session.outputs.log(0) / "loss.csv"))
+        found.append(LossCurveMonitor(session.outputs.log(0) / "loss.csv"))
     dump = dump_settings() if config.framework == "torch" else None
     if dump is not None:
         found.append(TensorDump(dump, learner.model, session.ranks.local_rank))
-    return found + monitors_from_config(_wanted(config.callbacks, session), session, profile=config.profile_keys)
+    return found + monitors_from_config(
+        _without_idle_uploads(config.callbacks, session), session, profile=config.profile_keys
+    )
 
 
-def _wanted(callbacks: Sequence[Mapping[str, Any]], session: CloudSession) -> list[Mapping[str, Any]]:
-    """Uploads to where the job's outputs go are nothing to speak of while that is nowhere."""
+def _without_idle_uploads(callbacks: Sequence[Mapping[str, Any]], session: CloudSession) -> list[Mapping[str, Any]]:
+    """Drop ObsMonitors without a target, if the session uploads nothing either."""
     return [each for each in callbacks if session.remote_save_url or not _is_upload(each)]
 
 
 @contextmanager
-def _recorder(config: Config, session: CloudSession, progress: Progress) -> Iterator[Recorder | None]:
-    """The light one, which may be on all the time: paceline diagnose output/light."""
+def _recorder(config: RunConfig, session: CloudSession, progress: TrainingProgress) -> Iterator[Recorder | None]:
+    """The light recorder; analyse with paceline diagnose output/light."""
     if not config.record:
         yield None
         return
     from paceline.profiling import Recorder
 
     ranks = session.ranks
-    place = session.outputs.root / "light"
-    with Recorder(place, rank=ranks.rank, world_size=ranks.world_size, first_step=progress.step + 1) as recorder:
+    path = session.outputs.root / "light"
+    with Recorder(path, rank=ranks.rank, world_size=ranks.world_size, first_step=progress.step + 1) as recorder:
         yield recorder
 
 
@@ -242,15 +252,20 @@ def _is_upload(callback: Mapping[str, object]) -> bool:
     return callback.get("type") == "ObsMonitor" and not callback.get("target_dir")
 
 
-def _evaluate(config: Config, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
+def _evaluate(config: RunConfig, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
     blocks = _blocks(session.inputs.get("eval_dataset_dir"), shape, part="valid")
-    monitors = monitors_from_config(_wanted(config.eval_callbacks, session), session)
+    monitors = monitors_from_config(_without_idle_uploads(config.eval_callbacks, session), session)
     score = _score(blocks, learner, config.runner_config.batch_size, monitors)
     loss, accuracy = score.loss / score.tokens, score.correct / score.tokens
     if learner.rank == 0:
         perplexity = math.exp(loss) if loss < _LARGEST_EXPONENT else math.inf
-        _log.info("eval: loss %.4f, perplexity %.3f, accuracy %.2f %% of %d tokens", loss, perplexity, 100 * accuracy,
-                  score.tokens)  # fmt: skip
+        _log.info(
+            "eval: loss %.4f, perplexity %.3f, accuracy %.2f %% of %d tokens",
+            loss,
+            perplexity,
+            100 * accuracy,
+            score.tokens,
+        )
         root = session.outputs.root
         write_number(root / "accuracy.json", accuracy)
         result = {"loss": loss, "perplexity": perplexity, "accuracy": accuracy, "tokens": score.tokens}
@@ -258,7 +273,7 @@ def _evaluate(config: Config, session: CloudSession, learner: Learner, shape: Mo
 
 
 def _score(blocks: TextBlocks, learner: Learner, batch: int, monitors: Sequence[Monitor]) -> Score:
-    """Every block once, shared out over the ranks; a batch is a step to the monitors of eval_callbacks."""
+    """Score every block once, distributed over the ranks; for eval_callbacks, each batch is a step."""
     own = np.arange(learner.rank, blocks.count, learner.world_size)
     sums = np.zeros(3)
     state = TrainingState(learner.rank, learner.world_size, total_steps=-(-len(own) // batch), batch_size=batch)

@@ -1,6 +1,6 @@
-"""What a run leaves for benchmarks and people: throughput, accuracy, the loss of every step.
+"""Result files of a run: throughput, accuracy, the loss of every step.
 
-throughput_{rank}.json, accuracy.json and ranksize.json hold one plain number each, as ais-bench's do.
+throughput_{rank}.json, accuracy.json and ranksize.json contain one number each, as for ais-bench.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TextIO
 
 from paceline.training.monitor import Monitor
-from paceline.training.state import TrainingState
+from paceline.training.training_state import TrainingState
 
 
-class Throughput(Monitor):
-    """Samples per second of this rank, by a clock that knows fractions; the first step is warm-up."""
+class ThroughputMonitor(Monitor):
+    """Measures samples per second of this rank; the first step is warm-up."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -27,7 +27,7 @@ class Throughput(Monitor):
 
     def train_end(self, state: TrainingState) -> None:
         if self._first is None or state.step <= self._first[1]:
-            return  # fewer than two steps: nothing to divide by
+            return  # fewer than two steps: no interval to measure
         began, step = self._first
         seconds = time.perf_counter() - began
         rate = (state.step - step) * state.batch_size / max(seconds, 1e-9)
@@ -36,17 +36,17 @@ class Throughput(Monitor):
             write_number(self._root / "ranksize.json", state.world_size)
 
 
-class LossCurve(Monitor):
-    """Every step's loss with all its digits, a line each; a resumed run goes on in the same file."""
+class LossCurveMonitor(Monitor):
+    """Writes the loss of every step with full precision, one line each; a resumed run appends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: TextIO | None = None
 
     def train_begin(self, state: TrainingState) -> None:
-        begins = not self._path.exists()
+        is_new = not self._path.exists()
         self._file = self._path.open("a", encoding="utf-8", buffering=1)
-        if begins:
+        if is_new:
             self._file.write("step,loss\n")
 
     def step_end(self, state: TrainingState) -> None:

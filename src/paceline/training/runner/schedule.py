@@ -1,4 +1,4 @@
-"""What changes from step to step: learning rate and loss scale."""
+"""Learning-rate schedule and loss scaling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paceline.training.runner.config import LossScale, LrSchedule
 
 
 def learning_rate(schedule: LrSchedule, step: int, total: int) -> float:
-    """Of 0-based `step`: linear from 0 over the warm-up, then as `type` says down to lr_end.
+    """Learning rate of the 0-based `step`: linear warm-up from 0, then `type` down to lr_end.
 
     >>> learning_rate(LrSchedule(type="linear", learning_rate=1.0, warmup_steps=2), 0, 10)
     0.5
@@ -18,21 +18,21 @@ def learning_rate(schedule: LrSchedule, step: int, total: int) -> float:
         return schedule.learning_rate * (step + 1) / schedule.warmup_steps
     if schedule.type == "constant":
         return schedule.learning_rate
-    gone = (step - schedule.warmup_steps) / max(1, total - schedule.warmup_steps)
-    left = 1 - gone if schedule.type == "linear" else (1 + math.cos(math.pi * gone)) / 2
+    done = (step - schedule.warmup_steps) / max(1, total - schedule.warmup_steps)
+    left = 1 - done if schedule.type == "linear" else (1 + math.cos(math.pi * done)) / 2
     return schedule.lr_end + (schedule.learning_rate - schedule.lr_end) * left
 
 
 @dataclass
-class Scale:
-    """Halved when gradients overflow, doubled after a window without; powers of two leave fp32 results as they are."""
+class LossScaler:
+    """Reduced when gradients overflow, increased after a window without; powers of two do not change fp32 results."""
 
     config: LossScale
     value: float
     good_steps: int = 0
 
     @classmethod
-    def begin(cls, config: LossScale) -> Scale:
+    def begin(cls, config: LossScale) -> LossScaler:
         return cls(config, config.loss_scale_value)
 
     def update(self, overflow: bool) -> None:

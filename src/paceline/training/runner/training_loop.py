@@ -1,4 +1,4 @@
-"""The loop: batches in an order only the seed decides, steps, monitors."""
+"""The training loop; the order of batches depends only on the seed."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline.errors import UsageError
+from paceline.core.errors import UsageError
 from paceline.training.monitor import Monitor, Monitored
 from paceline.training.reference.learner import Learner, Tokens
 from paceline.training.reference.text_data import TextBlocks
-from paceline.training.runner.config import Config
-from paceline.training.runner.schedule import Scale, learning_rate
-from paceline.training.state import TrainingState
+from paceline.training.runner.config import RunConfig
+from paceline.training.runner.schedule import LossScaler, learning_rate
+from paceline.training.training_state import TrainingState
 
 if TYPE_CHECKING:
     from paceline.profiling import Recorder
 
 
 @dataclass
-class Progress:
-    """Where training is: all that a checkpoint says beside tensors."""
+class TrainingProgress:
+    """Progress of training: everything in a checkpoint that is not a tensor."""
 
     step: int
-    """Steps done."""
-    scale: Scale
+    """Number of steps done."""
+    scale: LossScaler
 
 
 @dataclass(frozen=True)
 class Batches:
-    """Which blocks each rank sees at each step."""
+    """Which blocks each rank gets at each step."""
 
     blocks: TextBlocks
-    config: Config
+    config: RunConfig
     rank: int
     world_size: int
 
     @property
     def per_step(self) -> int:
-        """Of one rank."""
+        """Blocks per rank and step."""
         runner = self.config.runner_config
         return runner.batch_size * runner.gradient_accumulation_steps
 
@@ -52,12 +52,12 @@ class Batches:
             raise UsageError(
                 f"{self.blocks.count} blocks of text are not enough for one step of {self.world_size} ranks × "
                 f"{self.per_step}",
-                hint="give more text, or a smaller --batch_size",
+                hint="use more text, or a smaller --batch_size",
             )
         return steps
 
     def at(self, step: int) -> Tokens:
-        """Of 0-based global `step`: [accumulated, batch, length + 1]."""
+        """Tokens of the 0-based global `step`: [accumulated, batch, length + 1]."""
         epoch, within = divmod(step, self.steps_per_epoch)
         shuffle = self.config.train_dataset.data_loader.shuffle
         order = self.blocks.order(self.config.seed, epoch, shuffle=shuffle)
@@ -67,10 +67,10 @@ class Batches:
 
 
 def train(
-    config: Config,
+    config: RunConfig,
     learner: Learner,
     batches: Batches,
-    progress: Progress,
+    progress: TrainingProgress,
     monitors: Sequence[Monitor],
     recorder: Recorder | None = None,
 ) -> TrainingState:
@@ -94,7 +94,9 @@ def train(
     return state
 
 
-def _state(config: Config, learner: Learner, batches: Batches, progress: Progress, total: int) -> TrainingState:
+def _state(
+    config: RunConfig, learner: Learner, batches: Batches, progress: TrainingProgress, total: int
+) -> TrainingState:
     return TrainingState(
         rank=learner.rank,
         world_size=learner.world_size,

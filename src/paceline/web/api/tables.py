@@ -1,4 +1,4 @@
-"""Tables: pages of rows, and the same as CSV."""
+"""Endpoints of tables: one page of rows as JSON, or the whole table as CSV."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from paceline.web.paging import MOST_ROWS, Filters, Page, PagedTable, csv_lines, read_page
-from paceline.web.service import PROBLEMS, Opened, RunId, ask, json_bytes
+from paceline.web.openapi import json_document
+from paceline.web.paging import MOST_ROWS, Column, Filters, PagedTable, TablePage, csv_lines, read_page
+from paceline.web.service import PROBLEMS, Answer, RunDependency, RunId, json_bytes, query_run
 from paceline.web.tables import TABLES
 
 router = APIRouter(tags=["tables"])
@@ -22,26 +23,24 @@ TableName = Enum("TableName", {name: name for name in TABLES}, type=str)  # type
 _MOST = 2**53
 
 
-class ColumnInfo(BaseModel):
-    name: str
-    kind: str
+Cell = str | int | float | bool | None
 
 
-class TableRows(BaseModel):
-    """Rows are lists in the order of columns; times ms, sizes bytes, rates GB/s, unknown null."""
+class TableRows(msgspec.Struct, frozen=True):
+    """One page of a table: rows in the order of columns; times ms, sizes bytes, rates GB/s, unknown null."""
 
     table: str
-    columns: list[ColumnInfo]
+    columns: tuple[Column, ...]
     sort: str
     offset: int
     total: int
-    rows: list[list[Any]]
+    rows: list[tuple[Cell, ...]]
 
 
-class TableInfo(BaseModel):
+class TableInfo(Answer):
     name: str
     about: str
-    columns: list[ColumnInfo]
+    columns: list[Column]
     filters: list[str]
     needs: list[str]
     sort: str
@@ -51,20 +50,39 @@ Number = Annotated[int | None, Query(ge=-1, le=_MOST)]
 Text = Annotated[str | None, Query(max_length=300)]
 
 
-def the_filters(
-    step: Number = None, rank: Number = None, stage: Number = None, src: Number = None, dst: Number = None,
-    sequence: Number = None, host: Text = None, group: Text = None, transport: Text = None, op: Text = None,
-    level: Text = None, q: Text = None,
-) -> Filters:  # fmt: skip
-    """What was given, and only that."""
+def parse_filters(
+    step: Number = None,
+    rank: Number = None,
+    stage: Number = None,
+    src: Number = None,
+    dst: Number = None,
+    sequence: Number = None,
+    host: Text = None,
+    group: Text = None,
+    transport: Text = None,
+    op: Text = None,
+    level: Text = None,
+    q: Text = None,
+) -> Filters:
+    """The filters that were given in the query."""
     given: dict[str, int | str | None] = {
-        "step": step, "rank": rank, "stage": stage, "src": src, "dst": dst, "sequence": sequence, "host": host,
-        "group": group, "transport": transport, "op": op, "level": level, "q": q,
-    }  # fmt: skip
+        "step": step,
+        "rank": rank,
+        "stage": stage,
+        "src": src,
+        "dst": dst,
+        "sequence": sequence,
+        "host": host,
+        "group": group,
+        "transport": transport,
+        "op": op,
+        "level": level,
+        "q": q,
+    }
     return {name: value for name, value in given.items() if value is not None and value != ""}
 
 
-FiltersNow = Annotated[Filters, Depends(the_filters)]
+FiltersDependency = Annotated[Filters, Depends(parse_filters)]
 Sort = Annotated[str | None, Query(max_length=64, description='A column; "-" before it sorts downwards.')]
 Offset = Annotated[int, Query(ge=0, le=_MOST)]
 Limit = Annotated[int, Query(ge=1, le=MOST_ROWS)]
@@ -76,19 +94,23 @@ def list_tables() -> list[TableInfo]:
     """Every table there is, with its columns and filters."""
     return [
         TableInfo(
-            name=table.name, about=table.about, filters=list(table.filters), needs=list(table.needs), sort=table.sort,
-            columns=[ColumnInfo(name=column.name, kind=column.kind) for column in table.columns],
+            name=table.name,
+            about=table.about,
+            filters=list(table.filters),
+            needs=list(table.needs),
+            sort=table.sort,
+            columns=list(table.columns),
         )
         for table in TABLES.values()
-    ]  # fmt: skip
+    ]
 
 
-@router.get("/runs/{run_id}/tables/{name}", responses=PROBLEMS | {200: {"model": TableRows}}, response_class=Response)
+@router.get("/runs/{run_id}/tables/{name}", responses=PROBLEMS | json_document(TableRows), response_class=Response)
 async def get_table(
     name: TableName,
     request: Request,
-    opened: Opened,
-    filters: FiltersNow,
+    run: RunDependency,
+    filters: FiltersDependency,
     sort: Sort = None,
     offset: Offset = 0,
     limit: Limit = 50,
@@ -96,9 +118,9 @@ async def get_table(
     """One page of a table, sorted and filtered by the server."""
     table = TABLES[name.value]
     order = sort or table.sort
-    page = await ask(
+    page = await query_run(
         request,
-        opened,
+        run,
         lambda snapshot: read_page(snapshot.cursor, table, filters, sort=order, offset=offset, limit=limit),
     )
     return page_of(table, page, sort=order, offset=offset)
@@ -110,16 +132,16 @@ async def get_table(
     response_class=Response,
 )
 async def get_csv(
-    run_id: RunId, name: TableName, request: Request, opened: Opened, filters: FiltersNow, sort: Sort = None
+    run_id: RunId, name: TableName, request: Request, run: RunDependency, filters: FiltersDependency, sort: Sort = None
 ) -> Response:
     """The whole table as CSV, in the same order and with the same filters."""
     table = TABLES[name.value]
     order = sort or table.sort
-    # A row is read before the answer begins, so that a wrong question is an error and not an empty file.
-    await ask(request, opened, lambda one: read_page(one.cursor, table, filters, sort=order, offset=0, limit=1))
+    # A row is read before the response begins, so that a bad request is an error and not an empty file.
+    await query_run(request, run, lambda one: read_page(one.cursor, table, filters, sort=order, offset=0, limit=1))
 
     def lines() -> Iterator[str]:
-        with opened.snapshot() as snapshot:
+        with run.snapshot() as snapshot:
             yield from csv_lines(snapshot.cursor, table, filters, order)
 
     return csv_file(lines(), f"{run_id}-{table.name}.csv")
@@ -130,16 +152,5 @@ def csv_file(lines: Iterator[str], name: str) -> Response:
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
 
-def page_of(table: PagedTable, page: Page, *, sort: str, offset: int) -> Response:
-    """As TableRows says."""
-    columns = [{"name": column.name, "kind": column.kind} for column in table.columns]
-    return json_bytes(
-        {
-            "table": table.name,
-            "columns": columns,
-            "sort": sort,
-            "offset": offset,
-            "total": page.total,
-            "rows": page.rows,
-        }
-    )
+def page_of(table: PagedTable, page: TablePage, *, sort: str, offset: int) -> Response:
+    return json_bytes(TableRows(table.name, table.columns, sort, offset, page.total, page.rows))

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from paceline.training.runner.starting import Start, start
+from paceline.training.runner.entrypoint import StartOptions, start
 
 TORCH_NAMES = {"RANK": "RANK_ID", "WORLD_SIZE": "RANK_SIZE", "LOCAL_RANK": "DEVICE_ID"}
 
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     if os.environ.get("SINGLESERVER_MODE"):
         # Every node trains alone: its results must not overwrite another's.
         place = place / os.environ.get("VC_TASK_INDEX", "0")
-    return start(None, [*words, f"--output_dir={place}"], Start())
+    return start(None, [*words, f"--output_dir={place}"], StartOptions())
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""What the tables mean: pure functions from a run's tables to numbers, each with its formula."""

@@ -1,0 +1,204 @@
+"""One repetition of a benchmark's job: prepare → run → collect → score."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from paceline.bench.bench_plan import BenchPlan
+from paceline.bench.energy import PowerSampler
+from paceline.bench.number_file import LARGEST
+from paceline.bench.result import EnergyPart, Repetition, RunTimes, parse_iso_time, to_iso_time
+from paceline.bench.result_files import ResultError, is_result_file
+from paceline.bench.score import BenchScore, score_directory
+from paceline.core.errors import PacelineError
+from paceline.jobs import JobDescription, JobHandle, JobOutcome, LogPiece, backend_for, submit, wait
+from paceline.storage.file_selection import FileFilter
+
+OnLog = Callable[[LogPiece], None]
+_LAST_LINES = 12
+_LAST_BYTES = 64 * 1024
+
+
+class StartError(PacelineError):
+    """Nothing was run: exit code 1, ais-bench's "init"."""
+
+    exit_code = 1
+
+
+class TrainingError(PacelineError):
+    """The job failed: exit code 2, ais-bench's "run_train"."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class FinishedJob:
+    """A job that completed, and where its outputs are."""
+
+    handle: JobHandle
+    outcome: JobOutcome
+    outputs: Path
+    energy: EnergyPart
+    prepare: tuple[float, float]
+
+
+def run_job(
+    job: JobDescription, directory: Path, *, rule: FileFilter, minutes: float | None = None, on_log: OnLog | None = None
+) -> FinishedJob:
+    """Start a job, wait for it (`minutes` at most), download its outputs."""
+    prepare_start = time.time()
+    backend = backend_for(job)
+    try:
+        handle = submit(job, directory)
+    except PacelineError as error:
+        raise StartError(str(error), hint=error.hint) from error
+    prepare_end = time.time()
+    # Only this machine's cards can be measured.
+    sampler = PowerSampler() if job.backend == "local" else PowerSampler(meter=None)
+    try:
+        with sampler, _stopped_after(minutes, handle) as too_late:
+            outcome = wait(handle, on_log=on_log)
+    except KeyboardInterrupt:
+        backend.stop(handle)
+        raise
+    if not outcome.succeeded:
+        late = f"stopped after {minutes:g} minutes (timeout_minutes)\n          " if too_late.is_set() else ""
+        raise TrainingError(late + _failure(outcome), hint=f"complete logs: {handle.logs}")
+    try:
+        outputs = backend.fetch_outputs(handle, directory / "fetched", rule)
+    except PacelineError as error:
+        raise ResultError(str(error), hint=error.hint) from error
+    return FinishedJob(handle, outcome, outputs, sampler.energy(), (prepare_start, prepare_end))
+
+
+def run_measured(
+    plan: BenchPlan, job: JobDescription, directory: Path, *, on_log: OnLog | None = None
+) -> tuple[Repetition, BenchScore]:
+    """A run that is scored."""
+    ran = run_job(job, directory, rule=_is_result_anywhere, minutes=plan.timeout_minutes, on_log=on_log)
+    place = results_directory(ran.outputs, plan.results)
+    score = score_directory(
+        place,
+        single_server=job.single_server_mode,
+        nodes=job.nodes if job.single_server_mode else None,
+        ranks=None if job.single_server_mode else job.world_size,
+        accuracy=plan.accuracy,
+    )
+    status = ran.outcome.status
+    phases = _phases(place / "phases.json")
+    times = RunTimes(
+        prepare_start_time=to_iso_time(ran.prepare[0]),
+        prepare_end_time=to_iso_time(ran.prepare[1]),
+        dataload_start_time=phases.get("dataload_start_time"),
+        dataload_end_time=phases.get("dataload_end_time"),
+        proc_start_time=phases.get("proc_start_time") or to_iso_time(status.started),
+        proc_end_time=phases.get("proc_end_time") or to_iso_time(status.ended),
+    )
+    return _repetition(ran, score, times), score
+
+
+def run_recorded(plan: BenchPlan, job: JobDescription, directory: Path, *, on_log: OnLog | None = None) -> Path:
+    """A run that is profiled and not scored; returns the directory of its recording."""
+    from paceline.formats.file_selection import needed_for_diagnosis  # imports NumPy, which most runs do not need
+
+    assert plan.profile is not None
+    changed = msgspec.structs.replace(job, hyperparameters={**job.hyperparameters, **plan.profile.hyperparameters})
+    ran = run_job(changed, directory, rule=needed_for_diagnosis, minutes=plan.timeout_minutes, on_log=on_log)
+    return results_directory(ran.outputs, plan.profile.source)
+
+
+@contextmanager
+def _stopped_after(minutes: float | None, handle: JobHandle) -> Iterator[threading.Event]:
+    """Stops a job that takes too long; the event is set when it did."""
+    too_late = threading.Event()
+
+    def stop() -> None:
+        too_late.set()
+        backend_for(handle).stop(handle)  # its own backend: another thread uses the connections of ours
+
+    timer = threading.Timer(60 * minutes, stop) if minutes else None
+    if timer:
+        timer.start()
+    try:
+        yield too_late
+    finally:
+        if timer:
+            timer.cancel()
+            timer.join()
+
+
+def results_directory(outputs: Path, below: str) -> Path:
+    """The directory the training wrote its results to; with one output its name may be left out."""
+    place = outputs / below if below else outputs
+    entries = [entry for entry in outputs.iterdir() if entry.is_dir()] if outputs.is_dir() else []
+    if not below and len(entries) == 1 and not any(entry.is_file() for entry in outputs.iterdir()):
+        return entries[0]
+    if below and not place.exists() and len(entries) == 1 and (entries[0] / below).exists():
+        return entries[0] / below
+    return place
+
+
+def _is_result_anywhere(key: str) -> bool:
+    """Only small result files are fetched for a score, at any depth; checkpoints are not."""
+    parts = key.split("/")
+    return any(is_result_file("/".join(parts[start:])) for start in range(len(parts)))
+
+
+def _repetition(ran: FinishedJob, score: BenchScore, times: RunTimes) -> Repetition:
+    return Repetition(
+        job_id=ran.handle.id,
+        throughput=score.throughput,
+        accuracy=score.accuracy,
+        throughput_list=score.throughput_list,
+        accuracy_list=score.accuracy_list,
+        cards=score.cards,
+        times=times,
+        energy=ran.energy,
+    )
+
+
+def _phases(path: Path) -> dict[str, str]:
+    """The times in the workload's phases.json: {"dataload_start_time": "2026-…", …}; other values are left out."""
+    if not path.is_file() or path.stat().st_size > LARGEST:
+        return {}
+    try:
+        phases = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return {}
+    texts = {key: value for key, value in phases.items() if isinstance(value, str)} if isinstance(phases, dict) else {}
+    return {key: found for key, value in texts.items() if (found := parse_iso_time(value))}
+
+
+def _failure(outcome: JobOutcome) -> str:
+    status = outcome.status
+    why = f": {status.reason}" if status.reason else ""
+    bad = [f"{worker.name} exited with {worker.exit_code}" for worker in status.workers if worker.exit_code]
+    lines = [f"the job {outcome.name} ({outcome.backend}) did not complete: {status.phase.value}{why}", *bad[:8]]
+    return "\n          ".join([*lines, *_last_lines(outcome.logs)])
+
+
+def _end_of(log: Path) -> str:
+    """The last bytes only: a log may have gigabytes."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LAST_BYTES))
+            return file.read(_LAST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _last_lines(logs: tuple[str, ...]) -> list[str]:
+    """The end of the first log that is not empty."""
+    for log in logs:
+        lines = _end_of(Path(log)).splitlines()
+        if lines:
+            return [f"| {line[:200]}" for line in lines[-_LAST_LINES:]]
+    return []

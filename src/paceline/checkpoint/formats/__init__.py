@@ -1,0 +1,1 @@
+"""Checkpoint file formats: MindSpore .ckpt, safetensors, MindFormers 2.0, torch zip."""

@@ -1,0 +1,212 @@
+"""torch .pt and .bin files: a zip archive with a pickle of names and shapes, and the bytes of the tensors.
+
+Nothing in the file is executed: the pickle may only name tensors, storages and dictionaries (torch's weights_only), each
+of which becomes an inert record here. torch is not needed, and tensor bytes are read in place.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from paceline.checkpoint.tensor_files import SourceFile
+from paceline.checkpoint.tensors import dtypes
+from paceline.checkpoint.tensors.dtypes import DType
+from paceline.checkpoint.tensors.tensor_index import Container, StoredTensor, damaged
+from paceline.checkpoint.tensors.tensor_slice import Shape, strides
+from paceline.core.errors import FormatError
+
+FORMAT = "torch"
+MAGIC = b"PK\x03\x04"
+_MAX_PICKLE_BYTES = 256 << 20
+_STORAGES = {
+    "BoolStorage": "Bool",
+    "CharStorage": "Int8",
+    "ByteStorage": "UInt8",
+    "ShortStorage": "Int16",
+    "IntStorage": "Int32",
+    "LongStorage": "Int64",
+    "HalfStorage": "Float16",
+    "BFloat16Storage": "BFloat16",
+    "FloatStorage": "Float32",
+    "DoubleStorage": "Float64",
+    "UInt16Storage": "UInt16",
+    "UInt32Storage": "UInt32",
+    "UInt64Storage": "UInt64",
+}
+_LOCAL_HEADER = 30
+
+
+@dataclass(frozen=True)
+class _Storage:
+    dtype: DType
+    key: str
+    count: int
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    storage: _Storage
+    offset: int
+    shape: Shape
+    strides: Shape
+
+
+def index(file: SourceFile) -> Container:
+    """Index of a state dictionary; nested dictionaries become dotted names."""
+    try:
+        archive = zipfile.ZipFile(_Readable(file))
+        content = _load(file, archive)
+    except (
+        zipfile.BadZipFile,
+        pickle.UnpicklingError,
+        EOFError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        IndexError,
+        RecursionError,
+        NotImplementedError,
+    ) as error:
+        raise damaged(file, f"{type(error).__name__}: {str(error)[:120]}") from None
+    entries = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+    found = {name: _stored(file, name, tensor, entries) for name, tensor in _flat(content, "")}
+    if not found:
+        raise FormatError(f"{file.name}: no tensors in the file", file=file.path)
+    return Container(file, FORMAT, found)
+
+
+def _load(file: SourceFile, archive: zipfile.ZipFile) -> Any:
+    names = [info for info in archive.infolist() if info.filename.endswith("/data.pkl") or info.filename == "data.pkl"]
+    if len(names) != 1 or names[0].file_size > _MAX_PICKLE_BYTES:
+        raise FormatError(f"{file.name}: not a torch file of weights", file=file.path)
+    order = [info.filename for info in archive.infolist() if info.filename.endswith("/byteorder")]
+    if order and archive.read(order[0]).strip() != b"little":
+        raise FormatError(f"{file.name}: was written on a big-endian machine", file=file.path)
+    data = archive.read(names[0])
+    _check_memo_indexes(data)
+    return _WeightsOnly(data).load()
+
+
+def _check_memo_indexes(data: bytes) -> None:
+    """Reject large memo indexes, for which unpickling would allocate memory; valid pickles count up from 0."""
+    for opcode, argument, _ in pickletools.genops(data):
+        if "PUT" in opcode.name and isinstance(argument, int) and argument > len(data):
+            raise pickle.UnpicklingError("memo index too large")
+
+
+class _WeightsOnly(pickle.Unpickler):
+    """Resolves only a few names, none of which executes anything."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data))
+
+    def find_class(self, module: str, name: str) -> Any:
+        known: Callable[..., Any] | DType | None = _ALLOWED.get((module, name))
+        if known is None and module in ("torch", "torch.storage") and name in _STORAGES:
+            known = dtypes.named(_STORAGES[name])
+        if known is None:
+            raise pickle.UnpicklingError(
+                f"{module}.{name} is not allowed in a file of weights; files with code are not read"
+            )
+        return known
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        kind, dtype, key, _, count = pid
+        if kind != "storage" or not isinstance(dtype, DType):
+            raise pickle.UnpicklingError(f"unknown storage {str(kind)[:40]}")
+        return _Storage(dtype, str(key), int(count))
+
+
+def _rebuild(storage: _Storage, offset: int, shape: Shape, stride: Shape, *_: object) -> _Tensor:
+    return _Tensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, stride)))
+
+
+def _rebuild_parameter(data: _Tensor, *_: object) -> _Tensor:
+    return data
+
+
+_ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild,
+    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
+    ("torch", "Size"): tuple,
+}
+
+
+def _flat(content: Any, prefix: str) -> list[tuple[str, _Tensor]]:
+    if isinstance(content, _Tensor):
+        return [(prefix, content)]
+    if not isinstance(content, Mapping):
+        return []  # step counters and other values that are not tensors
+    found = []
+    for key, value in content.items():
+        found += _flat(value, f"{prefix}.{key}" if prefix else str(key))
+    return found
+
+
+def _stored(file: SourceFile, name: str, tensor: _Tensor, entries: Mapping[str, zipfile.ZipInfo]) -> StoredTensor:
+    info = entries.get(f"data/{tensor.storage.key}")
+    width = tensor.storage.dtype.bytes
+    if info is None or info.compress_type != zipfile.ZIP_STORED:
+        raise damaged(file, f"{name}: its data is missing or compressed")
+    if min((*tensor.shape, *tensor.strides, tensor.offset), default=0) < 0 or len(tensor.shape) != len(tensor.strides):
+        raise damaged(file, f"{name}: shape {tensor.shape}, strides {tensor.strides}")
+    empty = prod(tensor.shape) == 0
+    reach = 0 if empty else 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True))
+    if (tensor.offset + reach) * width > info.file_size:
+        raise damaged(file, f"{name}: reaches beyond its storage")
+    plain = all(s == t or n == 1 for n, s, t in zip(tensor.shape, tensor.strides, strides(tensor.shape), strict=True))
+    start = _data_start(file, info) + tensor.offset * width
+    extents = () if empty else ((start, reach * width),)
+    return StoredTensor(name, tensor.storage.dtype, tensor.shape, extents, None if plain or empty else tensor.strides)
+
+
+def _data_start(file: SourceFile, info: zipfile.ZipInfo) -> int:
+    """Offset of an entry's data: the zip directory does not contain the length of the local header."""
+    head = bytes(file.read(info.header_offset, _LOCAL_HEADER))
+    start = (
+        info.header_offset
+        + _LOCAL_HEADER
+        + int.from_bytes(head[26:28], "little")
+        + int.from_bytes(head[28:30], "little")
+    )
+    if head[:4] != MAGIC or start + info.file_size > file.size:
+        raise damaged(file, f"{info.filename} is not where the zip directory says")
+    return start
+
+
+class _Readable(io.RawIOBase):
+    """A SourceFile as a seekable binary file for zipfile."""
+
+    def __init__(self, file: SourceFile) -> None:
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self._file.size - self._at)
+        length = left if size is None or size < 0 else min(size, left)
+        data = bytes(self._file.read(self._at, length)) if length else b""
+        self._at += length
+        return data

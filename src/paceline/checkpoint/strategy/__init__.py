@@ -1,0 +1,1 @@
+"""Parallel strategies: which rank holds which slice of which parameter."""

@@ -1,0 +1,33 @@
+"""The one catalogue of texts people see: core/texts/<area>.json holds each text once, both languages beside each other.
+
+    {"bench.headline": {"en": "{throughput} samples/s on {ranks} ranks", "zh": "{ranks} 卡，{throughput} 样本/秒"}}
+
+A key begins with its area, which names the file; the pages of ui/ import ui.json itself. Placeholders are those of
+`str.format`. tests/unit/core/test_i18n.py checks that both languages of every text exist and name the same placeholders.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+Language = Literal["en", "zh"]
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
+
+
+def text(key: str, language: Language, **values: object) -> str:
+    """The text of a key in a language; an unknown key is a programming error."""
+    template = catalogue(key.partition(".")[0])[key][language]
+    return template.format(**values) if values else template
+
+
+@cache
+def catalogue(area: str) -> dict[str, dict[str, str]]:
+    """All texts of an area, by key and language."""
+    # Not importlib.resources: importing it takes 10 ms, in every command.
+    found: dict[str, dict[str, str]] = json.loads(
+        Path(__file__).with_name("texts").joinpath(f"{area}.json").read_bytes()
+    )
+    return found

@@ -1,0 +1,135 @@
+"""The context: everything the rules look at, worked out once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.diagnosis.hardware import Hardware, default_hardware
+from paceline.diagnosis.rule_finding import PredictedGain
+from paceline.metrics.collectives import arrivals
+from paceline.metrics.memory import rank_memory
+from paceline.metrics.peers import Excess, PeerGroups
+from paceline.metrics.rank_performance import RankPerformance, rank_performance
+from paceline.metrics.rank_timeline import Timeline
+from paceline.metrics.steps import step_condition
+from paceline.metrics.table import Table
+from paceline.replay.replay import Costs, Replay
+from paceline.run.run import Run
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RankInfo:
+    """Where a rank runs; stage -1 = unknown."""
+
+    rank: int
+    host: str | None
+    device: int | None
+    stage: int
+
+
+class DiagnosisContext:
+    """A run that is diagnosed. Arrays are ranks × steps; row i belongs to the rank `ranks[i]`."""
+
+    def __init__(self, run: Run, steps: tuple[int, ...] | None = None, *, hardware: Hardware | None = None) -> None:
+        self.run = run
+        self.chosen = steps
+        self.hardware = hardware or default_hardware()
+        run.load(["ranks", "groups", "steps", "collectives", "links"])
+
+    @cached_property
+    def performance(self) -> RankPerformance:
+        """The numbers of each rank: the same that every report and page shows."""
+        return rank_performance(self.run, self.chosen or None)
+
+    @property
+    def timeline(self) -> Timeline:
+        return self.performance.timeline
+
+    @cached_property
+    def replay(self) -> Replay:
+        return Replay(self.timeline)
+
+    @cached_property
+    def ranks(self) -> list[RankInfo]:
+        known = {
+            rank: RankInfo(rank, host, device, -1 if stage is None else stage)
+            for rank, host, device, stage in self.rows("SELECT rank, host, device, stage FROM ranks")
+        }
+        return [known.get(rank, RankInfo(rank, None, None, -1)) for rank in self.timeline.events.ranks.tolist()]
+
+    @property
+    def stages(self) -> NDArray[np.int64]:
+        """Pipeline stage of each rank; -1 = unknown."""
+        return self.performance.stages
+
+    @property
+    def self_time(self) -> Floats:
+        """ns, see metrics/self_time.py."""
+        return self.performance.self_time
+
+    @property
+    def peer_groups(self) -> PeerGroups:
+        return self.performance.peer_groups
+
+    @property
+    def excess(self) -> Excess:
+        """Of self time over the reference of the peers."""
+        return self.performance.excess
+
+    def last_share(self, rank: int) -> float:
+        """In which share of its collectives a rank arrived last."""
+        return self._last_shares.get(rank, 0.0)
+
+    @cached_property
+    def _last_shares(self) -> dict[int, float]:
+        found = arrivals(self.run, step_condition(self.performance.steps.tolist())).numbers
+        return dict(zip(found["rank"].astype(int).tolist(), found["last_share"].tolist(), strict=True))
+
+    @cached_property
+    def memory(self) -> Table:
+        """Peaks of device memory, see metrics/memory.py."""
+        ranks = self.performance.ranks.tolist()
+        return rank_memory(self.run, ranks, self.peer_groups, self.hardware.memory_for)
+
+    @cached_property
+    def step_ms(self) -> float:
+        return self.replay.measured.step_time / 1e6
+
+    def gain(self, costs: Costs) -> PredictedGain:
+        """Replay with these costs; the ratio to the replay of the unchanged run is applied to the measured step."""
+        base = self.replay.base.step_time
+        ratio = min(1.0, self.replay.run(costs).step_time / base) if base else 1.0
+        return PredictedGain(self.step_ms, self.step_ms * ratio, costs)
+
+    def no_gain(self) -> PredictedGain:
+        """For findings that cost no time by themselves."""
+        return PredictedGain(self.step_ms, self.step_ms)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Rows of a query over the tables of docs/tables.md."""
+        return self.run.sql(query).fetchall()
+
+    def matrix(self, column: str) -> Floats:
+        """A column of `steps` as ranks × steps, nan where unknown."""
+        result = np.full(self.timeline.known.shape, np.nan)
+        row_of = {info.rank: row for row, info in enumerate(self.ranks)}
+        column_of = {int(step): column for column, step in enumerate(self.timeline.steps.tolist())}
+        for rank, step, value in self.rows(f"SELECT rank, step, {column} FROM steps WHERE {column} IS NOT NULL"):
+            if rank in row_of and step in column_of:
+                result[row_of[rank], column_of[step]] = value
+        return result
+
+    def global_ranks(self, rank_rows: list[int]) -> tuple[int, ...]:
+        """Ranks of these rows."""
+        return tuple(self.ranks[rank_row].rank for rank_row in sorted(rank_rows))
+
+    def hosts_of(self, rank_rows: list[int]) -> tuple[str, ...]:
+        """Hosts of the ranks of these rows; none where the recording names none."""
+        return tuple(sorted({host for rank_row in rank_rows if (host := self.ranks[rank_row].host)}))

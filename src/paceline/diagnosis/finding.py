@@ -1,0 +1,124 @@
+"""The public diagnosis, schema "paceline.diagnosis/1": these structs are the JSON that is written, served and read back.
+
+Fields may be added; those that exist keep their meaning. `paceline schema diagnosis` prints the JSON Schema.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from paceline.core.errors import FormatError
+
+SCHEMA = "paceline.diagnosis/1"
+Severity = Literal["high", "medium", "low", "info"]
+SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
+
+
+class DirectedLink(msgspec.Struct, frozen=True):
+    """A connection from one rank to another."""
+
+    src: int
+    dst: int
+    transport: str
+    """RDMA, HCCS, PCIE …; empty where the recording does not name it."""
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What a finding is about: global ranks, names as recorded. All lists empty = the whole run."""
+
+    ranks: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+    links: tuple[DirectedLink, ...] = ()
+    operators: tuple[str, ...] = ()
+    stages: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+
+
+class Gain(msgspec.Struct, frozen=True):
+    """Typical step time now and with the cause fixed, predicted by replay."""
+
+    step_ms_now: float
+    step_ms_fixed: float
+    percent: float
+    """Less time per step, in per cent of the step now."""
+    speedup: float | None = None
+    """step_ms_now / step_ms_fixed; null where that is undefined."""
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """One measured value, beside that of the peers where there are any."""
+
+    metric: str
+    """Name of what was measured, in the language of the diagnosis."""
+    value: float | None
+    peers: float | None
+    unit: str
+    key: str = ""
+    """The same name in every language and version, for programs: self_time, bandwidth …"""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that slows the run."""
+
+    id: str
+    severity: Severity
+    confidence: float
+    """0 to 1."""
+    chronic: bool
+    """True: it happens in most steps; false: only in the steps that the subject names."""
+    subject: Subject
+    gain: Gain
+    title: str
+    evidence: tuple[Evidence, ...]
+    advice: tuple[str, ...]
+    see: str
+    """kb/ID: explained by `paceline kb ID`; own/ID: by the custom rule that reported it."""
+
+
+class StepTimes(msgspec.Struct, frozen=True):
+    """Over the steps that were diagnosed, ms; null where no step was measured."""
+
+    median: float | None
+    min: float | None
+    max: float | None
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was diagnosed."""
+
+    source: str
+    formats: tuple[str, ...]
+    ranks: int
+    hosts: int
+    """0 where the recording names none."""
+    steps: tuple[int, ...]
+    step_ms: StepTimes
+    mfu: float | None = None
+    """Model FLOPs utilisation, median over ranks; null where the cards' peak rate or their work is unknown."""
+    missing_ranks: tuple[int, ...]
+    warnings: tuple[str, ...]
+
+
+class ReplayCheck(msgspec.Struct, frozen=True):
+    """How well the model behind the gains reproduces the run."""
+
+    residual_percent: float = 0.0
+    """Replayed over measured step time, minus 1."""
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, tag=SCHEMA, tag_field="schema"):
+    """A run and what slows it, most rewarding finding first, in one language."""
+
+    run: RunFacts
+    replay: ReplayCheck = ReplayCheck()
+    findings: tuple[Finding, ...]
+
+
+def decode_diagnosis(content: bytes, name: str) -> Diagnosis:
+    """A diagnosis.json read back; FormatError says which field of the file `name` is wrong."""
+    try:
+        return msgspec.json.decode(content, type=Diagnosis)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"{name}: not a diagnosis (schema {SCHEMA}): {error}") from error

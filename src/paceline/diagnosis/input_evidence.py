@@ -1,0 +1,47 @@
+"""Which dataset operator holds an input-bound run up: proof for a finding that other rules made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from statistics import fmean
+
+from paceline.diagnosis.context import DiagnosisContext
+from paceline.diagnosis.rule_finding import MeasuredValue, RuleFinding
+from paceline.metrics.input_pipeline import Bottleneck, bottlenecks
+
+
+def with_bottleneck(context: DiagnosisContext, finding: RuleFinding) -> RuleFinding:
+    """The finding with the operator most of its ranks are held up by, where the recording shows one."""
+    if finding.id != "input-bound":
+        return finding
+    found = bottlenecks(context.run)
+    mine = [found[rank] for rank in finding.subject.ranks or sorted(found) if rank in found]
+    if not mine:
+        return finding
+    usual = Counter((each.stage.op_id, each.stage.op) for each in mine).most_common(1)[0][0]
+    return replace(finding, evidence=(*finding.evidence, *_evidence([one for one in mine if _key(one) == usual])))
+
+
+def _key(one: Bottleneck) -> tuple[int, str]:
+    return one.stage.op_id, one.stage.op
+
+
+def _evidence(alike: list[Bottleneck]) -> list[MeasuredValue]:
+    stage = alike[0].stage
+    operator = {"operator": f"{stage.op} ({stage.op_id})"}
+    found = {
+        "bottleneck_output_queue": [_percent(one.stage.use) for one in alike],
+        "bottleneck_input_queue": [_percent(one.input_use) for one in alike],
+        "bottleneck_worker_cpu": [one.stage.cpu_per_worker for one in alike],
+    }
+    known = {key: [value for value in values if value is not None] for key, values in found.items()}
+    return [
+        MeasuredValue(key, round(fmean(values), 1), unit="%", values=operator)
+        for key, values in known.items()
+        if values
+    ]
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share

@@ -1,0 +1,122 @@
+"""An examination in words: the public diagnosis in English or Chinese."""
+
+from __future__ import annotations
+
+import msgspec
+
+from paceline.core.i18n import Language, catalogue, text
+from paceline.diagnosis.finding import Diagnosis, Evidence, Finding, Gain, ReplayCheck, Subject
+from paceline.diagnosis.knowledge import EntryText, load_entry
+from paceline.diagnosis.rule_finding import Examination, MeasuredValue, PredictedGain, RuleFinding
+
+_MOST_NAMED = 8
+_MOST_STEPS = 6
+
+
+def in_words(examination: Examination, language: Language) -> Diagnosis:
+    """The public diagnosis in a language."""
+    return Diagnosis(
+        run=examination.run,
+        replay=ReplayCheck(round(100 * examination.residual, 2) + 0.0),  # + 0.0: no minus before zero
+        findings=tuple(finding_in_words(finding, language) for finding in examination.findings),
+    )
+
+
+def finding_in_words(finding: RuleFinding, language: Language) -> Finding:
+    return Finding(
+        id=finding.id,
+        severity=finding.severity,
+        confidence=finding.confidence,
+        chronic=finding.chronic,
+        subject=finding.subject,
+        gain=_gain(finding.gain),
+        title=title(finding, language),
+        evidence=tuple(_evidence(measurement, language) for measurement in finding.evidence),
+        advice=_text(finding, language).advice,
+        see=f"{'own' if finding.entry else 'kb'}/{finding.id}",
+    )
+
+
+def title(finding: RuleFinding, language: Language) -> str:
+    """The title of the knowledge base entry, filled with what this finding is about."""
+    subject = msgspec.structs.replace(finding.subject, ranks=()) if finding.covers_all_ranks else finding.subject
+    filled = _text(finding, language).title_for(
+        who=_host_names(subject, language) if finding.id == "slow-host" else who(subject, language),
+        amount=_shown(finding.amount),
+        detail=_shown(finding.detail),
+        steps=_step_names(subject, language),
+    )
+    # A space divides figures from Chinese words; a full-width bracket needs none.
+    return filled.replace("） ", "）")
+
+
+def who(subject: Subject, language: Language) -> str:
+    """Whom a finding is about, in a few words."""
+    if len({frozenset((link.src, link.dst)) for link in subject.links}) > 1:
+        # One of them is slow; the recording does not say which.
+        return text("diagnosis.who.one_of_links", language, ranks=_join(subject.ranks))
+    if subject.links:
+        link = subject.links[0]
+        ends = f"{link.src} {'→' if len(subject.links) == 1 else '↔'} {link.dst}"
+        key = "link_over" if link.transport else "link"
+        return text(f"diagnosis.who.{key}", language, ends=ends, transport=link.transport)
+    if subject.operators and subject.ranks:
+        ranks = _rank_names(subject, language)
+        inside = ranks[0].lower() + ranks[1:]
+        return text("diagnosis.who.operators_on", language, operators=_join(subject.operators), who=inside)
+    if subject.operators:
+        return _join(subject.operators)
+    if subject.stages:
+        key = "stages" if len(subject.stages) > 1 else "stage"
+        return text(f"diagnosis.who.{key}", language, stages=_join(subject.stages))
+    return _rank_names(subject, language)
+
+
+def _text(finding: RuleFinding, language: Language) -> EntryText:
+    return (finding.entry or load_entry(finding.id)).text(language)
+
+
+def _gain(gain: PredictedGain) -> Gain:
+    return Gain(round(gain.step_ms_now, 3), round(gain.step_ms_fixed, 3), round(gain.percent, 2), gain.speedup)
+
+
+def _evidence(measurement: MeasuredValue, language: Language) -> Evidence:
+    key, texts = measurement.key, catalogue("diagnosis")
+    name = measurement.name or text(f"diagnosis.evidence.{key}", language, **measurement.values)
+    unit = f"diagnosis.unit.{measurement.unit}"
+    return Evidence(
+        metric=name,
+        value=measurement.value,
+        peers=measurement.peers,
+        unit=text(unit, language) if unit in texts else measurement.unit,
+        key=key,
+    )
+
+
+def _rank_names(subject: Subject, language: Language) -> str:
+    if not subject.ranks:
+        return text("diagnosis.who.all_ranks", language)
+    key = "ranks" if len(subject.ranks) > 1 else "rank"
+    if len(subject.hosts) == 1:
+        return text(f"diagnosis.who.{key}_of_host", language, ranks=_join(subject.ranks), host=subject.hosts[0])
+    return text(f"diagnosis.who.{key}", language, ranks=_join(subject.ranks))
+
+
+def _host_names(subject: Subject, language: Language) -> str:
+    key = "hosts" if len(subject.hosts) > 1 else "host"
+    return text(f"diagnosis.who.{key}", language, hosts=_join(subject.hosts))
+
+
+def _step_names(subject: Subject, language: Language) -> str:
+    steps = subject.steps
+    listed = ", ".join(map(str, steps[:_MOST_STEPS])) + (" …" if len(steps) > _MOST_STEPS else "")
+    return text("diagnosis.steps" if len(steps) > 1 else "diagnosis.step", language, steps=listed)
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _join(values: tuple[object, ...]) -> str:
+    shown = ", ".join(map(str, values[:_MOST_NAMED]))
+    return shown + (f" … ({len(values)})" if len(values) > _MOST_NAMED else "")

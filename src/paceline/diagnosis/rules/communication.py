@@ -1,0 +1,248 @@
+"""Communication of all ranks: packets that are too small, transfers slowed by computing, exposed gradient communication."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.diagnosis.context import DiagnosisContext
+from paceline.diagnosis.finding import Subject
+from paceline.diagnosis.rule import rule
+from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.metrics.comm_events import PEER_TO_PEER
+from paceline.replay.fixes import scale_transfers
+
+SMALL_SHARE = 0.5
+"""Packets are small when at least this share of the bytes moves in them."""
+REACHED_SHARE = 0.75
+"""… and the transport stays below this share of its nominal bandwidth."""
+CONTENTION_SHARE = 0.85
+"""Transfers during computing that reach less than this share of their speed without it compete with it."""
+MOSTLY_COMPUTING = 0.6
+"""A group communicates during computing when at least this share of its large transfers does."""
+LARGE_BYTES = 1_000_000
+"""Bytes from which bandwidth decides, not latency."""
+
+Rows = NDArray[np.int64]
+EXPOSED_SHARE = 0.03
+"""Exposed gradient communication is reported from this share of the step on."""
+OVERLAPPED_SHARE = 0.3
+"""With at least this share of gradient communication overlapped, nothing is reported."""
+
+
+@rule(priority=50)
+def small_packets(context: DiagnosisContext) -> list[RuleFinding]:
+    findings = []
+    rows = context.rows(
+        """
+        SELECT transport, packet_bytes, sum(count), sum(duration) FROM packets
+        WHERE count > 0 AND transport <> 'SDMA' GROUP BY ALL ORDER BY ALL
+        """
+    )
+    for transport, nominal in context.hardware.transports.items():
+        mine = [(size, size * count, time) for kind, size, count, time in rows if kind == transport]
+        moved, time = sum(row[1] for row in mine), sum(row[2] for row in mine)
+        small = [row for row in mine if row[0] < nominal.packet]
+        if not moved or not time or sum(row[1] for row in small) < SMALL_SHARE * moved:
+            continue
+        rate = moved / time
+        if rate >= REACHED_SHARE * nominal.bandwidth:
+            continue
+        typical = max(small, key=lambda row: row[1])[0]
+        findings.append(
+            _small_packet_finding(
+                context, transport, typical, sum(row[1] for row in small) / moved, rate, nominal.bandwidth
+            )
+        )
+    return _costliest(findings)
+
+
+def _small_packet_finding(
+    context: DiagnosisContext, transport: str, typical: int, share: float, rate: float, nominal: float
+) -> RuleFinding:
+    instances = _collectives_over(context, transport)
+    return RuleFinding(
+        id="small-packets",
+        subject=Subject(operators=(transport,)),
+        gain=context.gain(scale_transfers(context.replay.costs, instances, rate / nominal)),
+        confidence=0.9,
+        amount=Quantity(typical / 1e6, "MB", ".2g"),
+        detail=Quantity(100 * share, "%"),
+        evidence=(
+            MeasuredValue("packet_size", round(typical / 1e6, 4), unit="MB"),
+            MeasuredValue("bandwidth", round(rate, 2), nominal, "GB/s"),
+        ),
+    )
+
+
+def _costliest(findings: list[RuleFinding]) -> list[RuleFinding]:
+    """Small packets on several transports have one cause: the finding with the largest gain stands for all."""
+    return sorted(findings, key=lambda finding: -finding.gain.percent)[:1]
+
+
+def _collectives_over(context: DiagnosisContext, transport: str) -> Rows:
+    """Collectives of groups that use a transport."""
+    used = context.rows('SELECT DISTINCT "group", transport FROM transfers WHERE src <> dst')
+    groups = [group for group, name in used if name == transport]
+    events = context.timeline.events
+    rows = np.flatnonzero(np.isin(events.group_key.astype(str), [str(group) for group in groups]))
+    return np.unique(events.instance[rows]).astype(np.int64)
+
+
+@rule(priority=60)
+def bandwidth_contention(context: DiagnosisContext) -> list[RuleFinding]:
+    """Links that are slower while their ranks compute than links of the same kind are when they do not.
+
+    Rates are those of single links, not of whole collectives: a ring is as slow as its slowest hop, and groups have rings
+    of different length. Groups whose large transfers mostly run during computing are compared with groups whose do not;
+    in a cluster with one kind of group, its transfers during computing are compared with its others.
+    """
+    events, timeline = context.timeline.events, context.timeline
+    large = np.flatnonzero(events.bytes > LARGE_BYTES)
+    covered = timeline.overlap > 0.5 * events.transfer[events.instance]
+    hidden = covered if covered.any() and timeline.side_stream[covered].all() else timeline.side_stream | covered
+    beside = np.isin(events.instance, np.unique(events.instance[hidden]))
+    rows_of: dict[str, list[int]] = defaultdict(list)
+    for row in large.tolist():
+        rows_of[str(events.group_key[row])].append(row)
+    # A single message has to start and to stop: it is not compared with a ring that is kept busy.
+    rates: dict[tuple[str, bool], tuple[list[float], list[tuple[float, str]]]] = defaultdict(lambda: ([], []))
+    for group, transport, rate in _link_rates(context):
+        if rows := rows_of.get(group):
+            kind = transport, str(events.op[rows[0]]) in PEER_TO_PEER
+            aside = float(np.mean(beside[rows]))
+            if aside >= MOSTLY_COMPUTING:
+                rates[kind][1].append((rate, group))
+            elif aside <= 0.5:
+                rates[kind][0].append(rate)
+    findings = []
+    for (transport, _), (apart, computing) in rates.items():
+        if apart and computing:
+            alone = float(np.median(apart))
+            slow = [group for rate, group in computing if rate < CONTENTION_SHARE * alone]
+            if len(slow) >= len(computing) / 2:
+                rows = [row for group in slow for row in rows_of[group] if beside[row]]
+                reached = float(np.median([rate for rate, _ in computing]))
+                findings.append(_contention_finding(context, transport, np.array(rows, dtype=np.int64), reached, alone))
+    return findings or _contention_within_groups(context, rows_of, beside)
+
+
+def _contention_within_groups(
+    context: DiagnosisContext, rows_of: dict[str, list[int]], beside: NDArray[np.bool_]
+) -> list[RuleFinding]:
+    """The same collective in the same group, during computing and without it."""
+    events = context.timeline.events
+    slow: list[int] = []
+    reached, alone, compared = [], [], 0
+    for chosen in rows_of.values():
+        rows = np.array(chosen, dtype=np.int64)
+        rows = rows[events.transfer[events.instance[rows]] > 0]
+        rate = events.bytes[rows] / events.transfer[events.instance[rows]]
+        if beside[rows].sum() < 4 or (~beside[rows]).sum() < 4:
+            continue
+        compared += 1
+        apart = float(np.median(rate[~beside[rows]]))
+        if float(np.median(rate[beside[rows]])) < CONTENTION_SHARE * apart:
+            slow += rows[beside[rows]].tolist()
+            reached.append(float(np.median(rate[beside[rows]])))
+            alone.append(apart)
+    if len(reached) <= compared / 2:
+        return []
+    rows = np.array(slow, dtype=np.int64)
+    return [_contention_finding(context, "", rows, float(np.median(reached)), float(np.median(alone)))]
+
+
+def _contention_finding(
+    context: DiagnosisContext, transport: str, rows: Rows, reached: float, alone: float
+) -> RuleFinding:
+    instances = np.unique(context.timeline.events.instance[rows])
+    return RuleFinding(
+        id="bandwidth-contention",
+        subject=Subject(operators=(transport,) if transport else ()),
+        gain=context.gain(scale_transfers(context.replay.costs, instances, reached / alone)),
+        confidence=0.85,
+        amount=Quantity(100 * (1 - reached / alone), "%"),
+        evidence=(MeasuredValue("bandwidth_while_computing", round(reached, 2), round(alone, 2), "GB/s"),),
+        min_severity="low",
+    )
+
+
+def _link_rates(context: DiagnosisContext) -> list[tuple[str, str, float]]:
+    """(group, transport, median GB/s of its links), where messages are large."""
+    rows = context.rows(
+        f"""
+        WITH busy AS (
+            SELECT "group", transport, src, dst, sum(bytes) / sum(duration) AS rate FROM transfers
+            WHERE src <> dst AND transport <> 'LOCAL' AND duration > 0 AND "group" IS NOT NULL
+            GROUP BY ALL HAVING sum(bytes) > {LARGE_BYTES}
+        )
+        SELECT "group", transport, median(rate) FROM busy GROUP BY "group", transport
+        """
+    )
+    return [(str(group), transport, float(rate)) for group, transport, rate in rows]
+
+
+@rule(priority=70)
+def comm_exposed(context: DiagnosisContext) -> list[RuleFinding]:
+    """Gradients that are summed after computing although backward could overlap with it."""
+    events, timeline = context.timeline.events, context.timeline
+    gradients = np.isin(events.group_key.astype(str), gradient_groups(context)) & ~timeline.is_end
+    main, hidden = np.flatnonzero(gradients & ~timeline.side_stream), np.flatnonzero(gradients & timeline.side_stream)
+    if not len(main) or (not timeline.split_known and _only_gradients(context)):
+        return []  # the recording cannot show whether computing went on meanwhile
+    ranks, steps = len(np.unique(events.rank[main])), len(timeline.steps)
+    transfer = events.transfer[events.instance].astype(np.float64) - timeline.overlap
+    exposed = float(np.maximum(0, transfer[main]).sum()) / ranks / steps
+    covered = float(events.transfer[events.instance[hidden]].sum() + timeline.overlap[main].sum()) / ranks / steps
+    share = exposed / (context.step_ms * 1e6) if context.step_ms else 0.0
+    if share < EXPOSED_SHARE or covered >= OVERLAPPED_SHARE * (exposed + covered):
+        return []
+    instances = np.unique(events.instance[main])
+    # The last collective of each step cannot be overlapped: nothing is left to compute.
+    last = _last_of_each_step(context, main)
+    hide = np.setdiff1d(instances, last)
+    if not len(hide):
+        hide = instances
+    return [
+        RuleFinding(
+            id="comm-exposed",
+            subject=Subject(),
+            gain=context.gain(scale_transfers(context.replay.costs, hide, 0.0)),
+            confidence=0.85,
+            amount=Quantity(100 * share, "%"),
+            evidence=(
+                MeasuredValue("exposed_gradient_communication", round(exposed / 1e6, 3), unit="ms_per_step"),
+                MeasuredValue("overlapped_gradient_communication", round(covered / 1e6, 3), unit="ms_per_step"),
+            ),
+        )
+    ]
+
+
+def _only_gradients(context: DiagnosisContext) -> bool:
+    ties = context.timeline.events.group_key[~context.timeline.is_end].astype(str)
+    return set(ties.tolist()) <= set(gradient_groups(context))
+
+
+def gradient_groups(context: DiagnosisContext) -> list[str]:
+    """Groups that sum gradients: data parallel ones, or the only group there is."""
+    declared = [row[0] for row in context.rows("SELECT DISTINCT \"group\" FROM groups WHERE kind = 'dp'")]
+    if declared:
+        return [str(group) for group in declared]
+    # Where no sizes were recorded, long executions count as large; the shortest of them did not wait.
+    collective = context.rows(
+        'SELECT "group", median(bytes), quantile_cont(duration, 0.1) FROM collectives '
+        "WHERE op IN ('all_reduce', 'reduce_scatter') AND \"group\" IS NOT NULL GROUP BY \"group\""
+    )
+    sized = any(row[1] for row in collective)
+    sizes = {str(group): float((size if sized else took) or 0) for group, size, took in collective}
+    return [group for group, size in sizes.items() if size >= 0.5 * max(sizes.values())]
+
+
+def _last_of_each_step(context: DiagnosisContext, rows: Rows) -> Rows:
+    events, timeline = context.timeline.events, context.timeline
+    last: dict[tuple[int, int], int] = {}
+    for row in rows.tolist():
+        last[int(events.rank[row]), int(timeline.step[row])] = int(events.instance[row])
+    return np.unique(np.array(list(last.values()), dtype=np.int64))

@@ -1,0 +1,233 @@
+"""Ranks whose self time is longer than that of their peers, and the most specific reason for it.
+
+The trigger is self time (never waiting) over many steps. Then the reason is looked for, from the most specific: a lower
+clock frequency, one slow operator, launch gaps or input, a whole host, else the card itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.core.schema import INPUT_WAIT
+from paceline.diagnosis.context import DiagnosisContext
+from paceline.diagnosis.finding import Subject
+from paceline.diagnosis.rule import rule
+from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.metrics.operators import OperatorTime, kernels_against_peers
+from paceline.metrics.peers import nan_median
+from paceline.metrics.rank_performance import median_place
+from paceline.metrics.steps import step_condition
+from paceline.replay.fixes import at_peer_speed
+
+SLOWER_CLOCK_SHARE = 0.97
+OPERATOR_SHARE = 0.7
+"""One operator explains a slow rank when it holds at least this share of what its kernels take longer …"""
+EXPLAINED_SHARE = 0.5
+"""… and this share of what the rank does."""
+SLOWER_OPERATOR = 0.05
+HOST_SHARE = 0.75
+MIN_SHARE_OF_WORST = 0.2
+"""Ranks with less than this share of the worst rank's excess are not reported with it."""
+
+
+@dataclass(frozen=True)
+class _Frequency:
+    """AI Core frequency of a rank and of its peers, in whole MHz."""
+
+    mhz: int
+    peers_mhz: int
+
+
+@dataclass(frozen=True)
+class Culprit:
+    rank_row: int
+    reason: str
+    frequency: _Frequency | None = None
+    operator: OperatorTime | None = None
+    """The one that takes longer than on the peers."""
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        return (self.operator.type,) if self.operator else ()
+
+    @property
+    def cause(self) -> tuple[str, _Frequency | None, tuple[str, ...]]:
+        """Ranks with the same cause make one finding."""
+        return self.reason, self.frequency, self.operators
+
+
+@rule(priority=10)
+def slow_computing(context: DiagnosisContext) -> list[RuleFinding]:
+    slow = context.excess.persistent()
+    if not slow:
+        return []
+    # Waiting for a slow rank cannot be separated from work exactly: a small excess of others may come from it.
+    slow = [
+        rank_row
+        for rank_row in slow
+        if context.excess.per_rank[rank_row] >= MIN_SHARE_OF_WORST * context.excess.per_rank[slow[0]]
+    ]
+    hosts = _whole_hosts(context, slow)
+    findings = [_host_finding(context, host, rank_rows) for host, rank_rows in hosts.items()]
+    covered = {rank_row for rank_rows in hosts.values() for rank_row in rank_rows}
+    by_cause: dict[tuple[object, ...], list[Culprit]] = defaultdict(list)
+    for rank_row in slow:
+        if rank_row not in covered:
+            culprit = _find_cause(context, rank_row)
+            by_cause[culprit.cause].append(culprit)
+    return findings + [_rank_finding(context, culprits) for culprits in by_cause.values()]
+
+
+def _whole_hosts(context: DiagnosisContext, slow: list[int]) -> dict[str, list[int]]:
+    """Hosts most of whose ranks are slow while most of the other hosts' are not."""
+    members: dict[str, list[int]] = defaultdict(list)
+    for rank_row, info in enumerate(context.ranks):
+        if info.host:
+            members[info.host].append(rank_row)
+    if len(members) < 2:
+        return {}
+    return {
+        host: [rank_row for rank_row in rank_rows if rank_row in slow]
+        for host, rank_rows in members.items()
+        if len(rank_rows) > 1 and sum(rank_row in slow for rank_row in rank_rows) >= HOST_SHARE * len(rank_rows)
+    }
+
+
+def _find_cause(context: DiagnosisContext, rank_row: int) -> Culprit:
+    frequency = _frequency(context, rank_row)
+    if frequency:
+        return Culprit(rank_row, "frequency-drop", frequency=frequency)
+    operator = _operator(context, rank_row)
+    if operator:
+        return Culprit(rank_row, "slow-operator", operator=operator)
+    kind = _outside_computing(context, rank_row)
+    return Culprit(rank_row, kind or "slow-rank")
+
+
+def _frequency(context: DiagnosisContext, rank_row: int) -> _Frequency | None:
+    """AI Core frequency, where it is clearly below that of the peers."""
+    rows = context.rows("SELECT rank, avg(value) FROM counters WHERE name = 'AI Core Freq' AND value > 0 GROUP BY rank")
+    readings = dict(rows)
+    mine = readings.get(context.ranks[rank_row].rank)
+    others = [value for rank, value in rows if rank != context.ranks[rank_row].rank]
+    if mine is None or not others or mine >= SLOWER_CLOCK_SHARE * float(np.median(others)):
+        return None
+    return _Frequency(round(mine), round(float(np.median(others))))
+
+
+def _operator(context: DiagnosisContext, rank_row: int) -> OperatorTime | None:
+    """The operator type that holds most of the excess."""
+    peers = next(ranks for ranks in context.peer_groups if rank_row in ranks)
+    chosen = step_condition(context.performance.steps.tolist())
+    types = kernels_against_peers(context.run, context.ranks[rank_row].rank, context.global_ranks(list(peers)), chosen)
+    total = sum(max(0.0, one.time - one.reference_time) for one in types)
+    slower = [one for one in types if one.excess > SLOWER_OPERATOR and one.time > one.reference_time]
+    if not total or not slower or len(slower) > max(1, len(types) // 4):
+        return None
+    worst = max(slower, key=lambda one: one.time - one.reference_time)
+    more = worst.time - worst.reference_time
+    if more < OPERATOR_SHARE * total:
+        return None
+    own = (context.excess.median_value[rank_row] - context.excess.median_reference[rank_row]) / 1e6
+    return worst if more >= EXPLAINED_SHARE * own else None
+
+
+def _outside_computing(context: DiagnosisContext, rank_row: int) -> str:
+    """host-bound or input-bound when the excess is not in computing."""
+    free, data = context.matrix("free"), context.matrix(INPUT_WAIT)
+    peers = [peer for peer in next(ranks for ranks in context.peer_groups if rank_row in ranks) if peer != rank_row]
+    more_own, more_free, more_data = (
+        nan_median(values)[rank_row] - float(np.median(nan_median(values)[peers]))
+        for values in (context.self_time, free, data)
+    )
+    if more_data >= 0.6 * more_own:
+        return "input-bound"
+    return "host-bound" if more_free >= 0.6 * more_own else ""  # nan, where it is unknown, is not
+
+
+def _rank_finding(context: DiagnosisContext, culprits: list[Culprit]) -> RuleFinding:
+    rank_rows = [culprit.rank_row for culprit in culprits]
+    reason = culprits[0].reason
+    frequency = culprits[0].frequency
+    return RuleFinding(
+        id=reason,
+        subject=Subject(
+            ranks=context.global_ranks(rank_rows), hosts=context.hosts_of(rank_rows), operators=culprits[0].operators
+        ),
+        gain=context.gain(at_peer_speed(context.replay, context.replay.costs, rank_rows, context.excess)),
+        confidence=_confidence(context, rank_rows),
+        amount=_amount(context, culprits),
+        detail=Quantity(frequency.peers_mhz, "MHz", ",.0f") if frequency else None,
+        evidence=(*_operator_evidence(culprits), *_evidence(context, _worst(context, rank_rows))),
+        min_severity="low",  # slower than its peers, even if others hide it today
+    )
+
+
+def _amount(context: DiagnosisContext, culprits: list[Culprit]) -> Quantity:
+    """A frequency, a share of the step for what is waited for, else how much slower than the peers."""
+    reason, rank_rows = culprits[0].reason, [culprit.rank_row for culprit in culprits]
+    if frequency := culprits[0].frequency:
+        return Quantity(frequency.mhz, "MHz", ",.0f")
+    if operator := _slowest_operator(culprits):
+        return Quantity(100 * operator.excess, "%")
+    worst = _worst(context, rank_rows)
+    if reason in ("input-bound", "host-bound"):
+        more = float(context.excess.median_value[worst] - context.excess.median_reference[worst])
+        return Quantity(100 * more / max(1.0, context.step_ms * 1e6), "%")
+    return Quantity(100 * float(context.excess.per_rank[worst]), "%")
+
+
+def _slowest_operator(culprits: list[Culprit]) -> OperatorTime | None:
+    found = [culprit.operator for culprit in culprits if culprit.operator]
+    return max(found, key=lambda operator: operator.excess, default=None)
+
+
+def _operator_evidence(culprits: list[Culprit]) -> tuple[MeasuredValue, ...]:
+    operator = _slowest_operator(culprits)
+    if operator is None:
+        return ()
+    mean, reference = round(operator.mean, 4), round(operator.reference, 4)
+    return (MeasuredValue("operator_mean", mean, reference, "ms", {"operator": operator.type}),)
+
+
+def _worst(context: DiagnosisContext, rank_rows: list[int]) -> int:
+    """The rank whose numbers the finding shows."""
+    return max(rank_rows, key=lambda rank_row: float(context.excess.per_rank[rank_row]))
+
+
+def _host_finding(context: DiagnosisContext, host: str, rank_rows: list[int]) -> RuleFinding:
+    """With the numbers of the host's median rank, in the title as in the evidence."""
+    middle = median_place(context.excess.per_rank, rank_rows)
+    return RuleFinding(
+        id="slow-host",
+        subject=Subject(ranks=context.global_ranks(rank_rows), hosts=(host,)),
+        gain=context.gain(at_peer_speed(context.replay, context.replay.costs, rank_rows, context.excess)),
+        confidence=_confidence(context, rank_rows),
+        amount=Quantity(100 * float(context.excess.per_rank[middle]), "%"),
+        evidence=_evidence(context, middle),
+        min_severity="low",  # slower than its peers, even if others hide it today
+    )
+
+
+def _confidence(context: DiagnosisContext, rank_rows: list[int]) -> float:
+    """Share of steps in which all of them exceed half the threshold, times how far they stand out of the noise."""
+    over = context.excess.relative[rank_rows] > context.excess.threshold / 2
+    known = ~np.isnan(context.excess.relative[rank_rows])
+    share = float(over.sum() / max(1, known.sum()))
+    margin = float(np.min(context.excess.per_rank[rank_rows])) / max(context.excess.threshold, 1e-9)
+    # Where single steps prove little, being the slowest in nearly all of them still does.
+    stubborn = 1 - 100 * float(np.max(context.excess.chance[rank_rows]))
+    return round(float(min(0.99, max(share * (1 - 0.5 ** (1 + margin)), min(0.95, stubborn)))), 2)
+
+
+def _evidence(context: DiagnosisContext, rank_row: int) -> tuple[MeasuredValue, ...]:
+    """Self time of one rank against its peers, and how often it came last."""
+    own, reference = context.excess.median_value[rank_row] / 1e6, context.excess.median_reference[rank_row] / 1e6
+    last = context.last_share(context.ranks[rank_row].rank)
+    return (
+        MeasuredValue("self_time", round(float(own), 3), round(float(reference), 3), "ms"),
+        MeasuredValue("last_to_arrive", round(100 * last, 1), unit="percent_of_collectives"),
+    )

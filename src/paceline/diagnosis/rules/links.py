@@ -1,0 +1,193 @@
+"""Links slower than links of the same transport that carry the same kind of messages.
+
+Bandwidth is bytes / time summed over a step. A link is compared with links of its transport that carry the same
+operator in groups of the same size with about the same number of bytes: a link that only carries small messages is slow
+by nature and is not compared with one that carries gigabytes. Where a format records no links, the transfer times of
+groups that run the same collective are compared instead.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
+
+from paceline.diagnosis.context import DiagnosisContext
+from paceline.diagnosis.finding import DirectedLink, Subject
+from paceline.diagnosis.rule import rule
+from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.metrics.slow_links import FEW_BYTES, SlowLink, has_links, links_below_class
+from paceline.metrics.steps import step_condition
+from paceline.replay.fixes import scale_transfers
+
+SLOW_SHARE = 0.8
+"""A slow link reaches at most this share of its class."""
+LONG_NS = 200_000
+"""Where sizes are unknown, transfers shorter than this are taken for latency."""
+MUCH_MORE = 4.0
+"""No stage has this many times the parameters of another, embedding included."""
+PERSISTENT = 0.6
+
+
+@rule(priority=40)
+def slow_links(context: DiagnosisContext) -> list[RuleFinding]:
+    if not has_links(context.run):
+        return _slow_groups(context)
+    chosen = step_condition(context.performance.steps.tolist())
+    found = links_below_class(context.run, chosen, slow=SLOW_SHARE, often=PERSISTENT)
+    return _by_cable([_finding(context, DirectedLink(one.src, one.dst, one.transport), one) for one in found])
+
+
+def _by_cable(findings: list[RuleFinding]) -> list[RuleFinding]:
+    """One finding per cable: that of the worse direction, with the links of both."""
+    cables: dict[tuple[frozenset[int], str], RuleFinding] = {}
+    for finding in sorted(findings, key=lambda one: -one.gain.percent):
+        (link,) = finding.subject.links
+        cable = frozenset((link.src, link.dst)), link.transport
+        worse = cables.get(cable)
+        cables[cable] = (
+            finding
+            if worse is None
+            else replace(worse, subject=structs.replace(worse.subject, links=(*worse.subject.links, link)))
+        )
+    return list(cables.values())
+
+
+def _finding(context: DiagnosisContext, link: DirectedLink, traffic: SlowLink) -> RuleFinding:
+    events = context.timeline.events
+    ends = {context.ranks[i].rank: i for i in range(len(context.ranks))}
+    members = np.isin(events.rank, [ends.get(link.src, -1), ends.get(link.dst, -1)])
+    rows = np.flatnonzero(members & (events.group_key == traffic.group))
+    both = np.unique(events.instance[rows])
+    hosts = context.hosts_of([ends[rank] for rank in (link.src, link.dst) if rank in ends])
+    fixed = scale_transfers(context.replay.costs, both, traffic.ratio)
+    return RuleFinding(
+        id="slow-link",
+        subject=Subject(ranks=(link.src, link.dst), links=(link,), hosts=hosts),
+        gain=context.gain(fixed),
+        confidence=round(min(0.99, 0.6 + 0.4 * (1 - traffic.ratio)), 2),
+        amount=Quantity(traffic.bandwidth, "GB/s", ".1f"),
+        detail=Quantity(traffic.reference, "GB/s", ".1f"),
+        evidence=(
+            MeasuredValue("bandwidth", round(traffic.bandwidth, 2), round(traffic.reference, 2), "GB/s"),
+            MeasuredValue("data_moved", round(traffic.bytes / 1e6, 1), unit="MB"),
+        ),
+        min_severity="low",
+    )
+
+
+def _slow_groups(context: DiagnosisContext) -> list[RuleFinding]:
+    """Without recorded links: groups whose transfers take longer than other groups' of the same collective."""
+    events = context.timeline.events
+    shared = np.flatnonzero(events.members > 1)
+    if not len(shared):
+        return []
+    kinds: dict[tuple[str, int, int], dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
+    members = _members(context)
+    for instance in shared.tolist():
+        row = int(events.first_row[instance])
+        size = int(events.bytes[row])
+        if context.timeline.is_end[row] or (size < FEW_BYTES if size >= 0 else events.transfer[instance] < LONG_NS):
+            continue
+        op = "p2p" if events.op[row] in ("send", "receive") else str(events.op[row])
+        ranks = members[instance]
+        span = len(context.hosts_of(list(ranks)))
+        # Where no size was recorded, the place in the program says that it is the same.
+        alike = round(np.log2(size) * 4) if size >= 0 else -1 - int(context.timeline.place[row])
+        kinds[op, len(ranks), alike * 10 + min(span, 2)][ranks].append(instance)
+    slow = [found for groups in kinds.values() for found in _slow_of_kind(context, groups)]
+    by_ranks: dict[tuple[int, ...], list[_SlowTransfers]] = defaultdict(list)
+    for found in slow:
+        by_ranks[found.ranks].append(found)
+    return [_group_finding(context, kinds_of_it) for kinds_of_it in by_ranks.values()]
+
+
+@dataclass(frozen=True)
+class _SlowTransfers:
+    """Transfers of one kind in one group that take longer than elsewhere; times in ns."""
+
+    ranks: tuple[int, ...]
+    """Places."""
+    instances: NDArray[np.int64]
+    typical: float
+    reference: float
+
+
+def _members(context: DiagnosisContext) -> list[tuple[int, ...]]:
+    events = context.timeline.events
+    order = np.argsort(events.instance, kind="stable")
+    splits = np.flatnonzero(np.diff(events.instance[order])) + 1
+    return [tuple(sorted(part.tolist())) for part in np.split(events.rank[order], splits)]
+
+
+def _slow_of_kind(context: DiagnosisContext, groups: dict[tuple[int, ...], list[int]]) -> list[_SlowTransfers]:
+    if len(groups) < 3:
+        return []
+    transfer = context.timeline.events.transfer
+    typical = {ranks: float(np.median(transfer[instances])) for ranks, instances in groups.items()}
+    fast = np.sort(np.array(list(typical.values())))[: (len(typical) + 1) // 2]
+    reference = float(np.median(fast))
+    noise = 1.4826 * float(np.median(np.abs(fast - reference))) / reference if reference else 0.0
+    slow = [ranks for ranks, time in typical.items() if reference and time > reference * max(1.25, 1 + 6 * noise)]
+    if not slow or len(slow) > max(1, len(groups) // 3):
+        return []
+    if not _has_sizes(context, groups[slow[0]]):
+        # A stage may move more; that a group of the same stages does not proves otherwise, or that nobody moves so much more.
+        usual = {_stages_of(context, ranks) for ranks in groups if ranks not in slow}
+        slow = [
+            ranks for ranks in slow if _stages_of(context, ranks) in usual or typical[ranks] > MUCH_MORE * reference
+        ]
+    return [_SlowTransfers(ranks, np.array(groups[ranks], dtype=np.int64), typical[ranks], reference) for ranks in slow]
+
+
+def _group_finding(context: DiagnosisContext, found: list[_SlowTransfers]) -> RuleFinding:
+    """All kinds of transfers that are slow in a group have one cause."""
+    costs = context.replay.costs
+    for kind in found:
+        costs = scale_transfers(costs, kind.instances, kind.reference / kind.typical)
+    worst = max(found, key=lambda kind: len(kind.instances) * (kind.typical - kind.reference))
+    sized = _has_sizes(context, worst.instances.tolist())
+    size = float(np.median(_payload(context, worst.instances)))
+    named, hosts = context.global_ranks(list(worst.ranks)), {info.rank: info.host for info in context.ranks}
+    ring = list(zip(named, (*named[1:], named[0]), strict=True))[: 1 if len(named) == 2 else None]
+    crossing = [(a, b) for a, b in ring if hosts.get(a) != hosts.get(b)] or ring
+    return RuleFinding(
+        id="slow-link",
+        subject=Subject(
+            ranks=named,
+            links=tuple(DirectedLink(a, b, "") for a, b in crossing),
+            hosts=context.hosts_of(list(worst.ranks)),
+        ),
+        gain=context.gain(costs),
+        confidence=0.8,
+        amount=_speed(size, worst.typical) if sized else Quantity(worst.typical / 1e6, "ms", ".2f"),
+        detail=_speed(size, worst.reference) if sized else Quantity(worst.reference / 1e6, "ms", ".2f"),
+        evidence=(
+            MeasuredValue("transfer_time", round(worst.typical / 1e6, 3), round(worst.reference / 1e6, 3), "ms"),
+        ),
+        min_severity="low",
+    )
+
+
+def _speed(size: float, time: float) -> Quantity:
+    """Bytes over ns."""
+    return Quantity(size / time, "GB/s", ".1f")
+
+
+def _has_sizes(context: DiagnosisContext, instances: list[int]) -> bool:
+    return bool((_payload(context, np.array(instances, dtype=np.int64)) >= 0).all())
+
+
+def _stages_of(context: DiagnosisContext, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted({int(context.stages[rank_row]) for rank_row in ranks}))
+
+
+def _payload(context: DiagnosisContext, instances: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bytes of the largest message any member of each collective recorded; -1 = none did."""
+    events = context.timeline.events
+    most = np.full(events.instances, -1, dtype=np.int64)
+    np.maximum.at(most, events.instance, events.bytes)
+    return most[instances]

@@ -1,0 +1,261 @@
+"""Steps that differ from each other: a single stall, work that is distributed unevenly, or jitter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.core.schema import INPUT_WAIT
+from paceline.diagnosis.context import DiagnosisContext, Floats
+from paceline.diagnosis.finding import Subject
+from paceline.diagnosis.rule import rule
+from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.diagnosis.rules.communication import gradient_groups
+from paceline.diagnosis.rules.one_off import one_off_stall, one_off_transfers
+from paceline.metrics.comm_events import PEER_TO_PEER
+from paceline.metrics.peers import nan_median
+from paceline.replay.fixes import at_peer_speed, scale_self_time, with_equal_work, without_jitter
+from paceline.replay.replay import Costs
+
+STALL = 0.08
+"""One step of one rank this much longer than its peers' and than its own other steps."""
+SPREAD = 0.04
+"""Typical distance of the slowest rank from the mean of its peers, step by step, from which it is reported."""
+SAME_WORK = 0.5
+"""Correlation of the ranks of one replica above which they got more work, and were not disturbed one by one."""
+
+
+@rule(priority=110)
+def unsteady_steps(context: DiagnosisContext) -> list[RuleFinding]:
+    return _stalls(context) or one_off_transfers(context) + _varying_self_time(context)
+
+
+def _stalls(context: DiagnosisContext) -> list[RuleFinding]:
+    if context.self_time.shape[1] < 2:
+        return []
+    over = _over_other_peers(context)
+    noise = max(
+        context.excess.noise, 1.4826 * float(np.nanmedian(np.abs(over))) if (~np.isnan(over)).any() else 0.0, 0.003
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unusual = context.self_time / _undisturbed_self_time(context.self_time)[:, None] - 1
+        peak = (over > max(STALL, 10 * noise)) & (unusual > max(STALL, 3 * noise)) & ~_longer_everywhere(context, over)
+    peak[context.excess.persistent()] = False
+    steps_of = {int(row): np.flatnonzero(peak[row]).tolist() for row in np.flatnonzero(peak.any(axis=1))}
+    # What happens to many ranks in many steps is not the stall of one of them.
+    many_ranks, many_steps = len(steps_of) > max(1, len(peak) // 8), int(peak.any(axis=0).sum()) > peak.shape[1] // 3
+    if len(steps_of) > max(2, len(peak) // 4) or (many_ranks and many_steps):
+        return []
+    rows_by_steps: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for rank_row, columns in steps_of.items():
+        rows_by_steps[tuple(columns)].append(rank_row)
+    return [
+        finding
+        for steps, rank_rows in rows_by_steps.items()
+        if (finding := _stall(context, tuple(rank_rows), list(steps)))
+    ]
+
+
+def _over_other_peers(context: DiagnosisContext) -> Floats:
+    """Self time over the median of the other peers in that step, minus 1, ranks × steps."""
+    result = np.full(context.self_time.shape, np.nan)
+    for ranks in context.peer_groups:
+        for rank_row in ranks if len(ranks) > 1 else ():
+            others = nan_median(context.self_time[[rank for rank in ranks if rank != rank_row]].T)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                result[rank_row] = context.self_time[rank_row] / others - 1
+    return result
+
+
+def _undisturbed_self_time(self_time: Floats) -> Floats:
+    """Self time of each rank in its faster steps: the first quartile."""
+    return np.array([np.nanquantile(row, 0.25) if (~np.isnan(row)).any() else np.nan for row in self_time])
+
+
+def _stall(context: DiagnosisContext, rank_rows: tuple[int, ...], columns: list[int]) -> RuleFinding | None:
+    """These ranks stalled in these steps; None where no other rank waited for them."""
+    costs = at_peer_speed(context.replay, context.replay.costs, rank_rows, context.excess, steps=columns)
+    lost = (context.replay.base.step_times - context.replay.run(costs).step_times)[columns] / 1e6
+    costly = [column for column, time in zip(columns, lost, strict=True) if time >= 0.02 * context.step_ms]
+    if not costly:
+        return None
+    return one_off_stall(context, list(rank_rows), costly, float(lost.sum()), min_severity="medium")
+
+
+def _longer_everywhere(context: DiagnosisContext, over: Floats) -> NDArray[np.bool_]:
+    """Ranks × steps with both parts of the step longer than the peers': more work, not a pause.
+
+    Where a replica has several ranks, more work shows on all of them, and the parts of a step are not needed.
+    """
+    if _replica_pairs(context):
+        return np.zeros(context.self_time.shape, dtype=np.bool_)
+    first, second = _step_parts(context)
+    over_mean = [_over_peer_mean(context, part) for part in (first, second)]
+    with np.errstate(invalid="ignore"):
+        return np.asarray((over_mean[0] > 0.5 * over) & (over_mean[1] > 0.5 * over))
+
+
+def _varying_self_time(context: DiagnosisContext) -> list[RuleFinding]:
+    """The slowest rank is a different one in every step."""
+    if context.self_time.shape[1] < 2:
+        return []
+    over_mean = _over_mean(context)
+    if np.isnan(over_mean).all():
+        return []
+    slowest = np.max(np.nan_to_num(over_mean, nan=-1.0), axis=0)
+    spread = float(np.median(slowest))
+    if spread < SPREAD:
+        return _varying_step_begin(context)
+    more_work = _replica_correlation(context, over_mean) > SAME_WORK
+    if not more_work and context.excess.persistent():
+        return []  # a persistently slow rank may vary too: one finding is enough
+    fixed = (
+        _evenly_distributed(context)
+        if more_work
+        else without_jitter(context.replay, context.replay.costs, context.peer_groups, quantile=0.5)
+    )
+    rank_rows = sorted(
+        np.argsort(-np.max(np.nan_to_num(over_mean, nan=-1.0), axis=1))[: max(1, len(context.ranks) // 4)].tolist()
+    )
+    return [_variation(context, fixed, spread, Subject(ranks=context.global_ranks(rank_rows)) if more_work else None)]
+
+
+def _varying_step_begin(context: DiagnosisContext) -> list[RuleFinding]:
+    """What varies is how late steps begin, on another rank each time."""
+    slowest = np.max(np.nan_to_num(_over_peer_mean(context, context.self_time), nan=-1.0), axis=0)
+    spread = float(np.median(slowest))
+    if spread < 2 * SPREAD or context.excess.persistent():
+        return []
+    return [
+        _variation(
+            context,
+            without_jitter(context.replay, context.replay.costs, context.peer_groups, quantile=0.5),
+            spread,
+            None,
+        )
+    ]
+
+
+def _variation(context: DiagnosisContext, fixed: Costs, spread: float, overloaded: Subject | None) -> RuleFinding:
+    """These ranks got more work, or the time varies by chance."""
+    return RuleFinding(
+        id="load-imbalance" if overloaded else "jitter",
+        subject=overloaded or Subject(),
+        gain=context.gain(fixed),
+        confidence=0.85,
+        amount=Quantity(100 * spread, "%"),
+        evidence=(MeasuredValue("slowest_over_mean", round(100 * spread, 1), unit="%"),),
+        min_severity="low" if spread >= 2 * SPREAD else "info",
+        # Jitter names no rank, and a busy host without any fault looks the same.
+        max_severity="high" if overloaded else "low",
+    )
+
+
+def _evenly_distributed(context: DiagnosisContext) -> Costs:
+    """The same work for all ranks; persistently slow ones stay as slow."""
+    slower = np.ones(context.self_time.shape)
+    slow = context.excess.persistent()
+    slower[slow] += context.excess.per_rank[slow][:, None]
+    equal = scale_self_time(context.replay, context.replay.costs, 1 / slower)
+    return scale_self_time(context.replay, with_equal_work(context.replay, equal, context.peer_groups), slower)
+
+
+def _over_mean(context: DiagnosisContext) -> Floats:
+    """Self time without input wait, over the mean of the peers: with evenly distributed work every rank would have the mean.
+
+    Persistently slow ranks are scaled to the speed of their peers first.
+    """
+    self_time = context.self_time - np.nan_to_num(context.matrix(INPUT_WAIT))
+    typical, slow = nan_median(self_time), set(context.excess.persistent())
+    for ranks in context.peer_groups:
+        healthy = [rank for rank in ranks if rank not in slow]
+        for rank_row in slow.intersection(ranks):
+            self_time[rank_row] *= float(np.median(typical[healthy])) / typical[rank_row] if healthy else 1.0
+    return _over_peer_mean(context, self_time)
+
+
+def _over_peer_mean(context: DiagnosisContext, values: Floats) -> Floats:
+    result = np.full(values.shape, np.nan)
+    for ranks in context.peer_groups:
+        rows = list(ranks)
+        if len(rows) > 1:
+            known = np.maximum(1, (~np.isnan(values[rows])).sum(axis=0))
+            with np.errstate(invalid="ignore", divide="ignore"):
+                result[rows] = values[rows] / (np.nansum(values[rows], axis=0) / known)[None, :] - 1
+    return result
+
+
+def _replica_correlation(context: DiagnosisContext, over_mean: Floats) -> float:
+    """Mean correlation over steps between ranks of one replica: those that share more than the sum of gradients.
+
+    Where every replica is one rank, between two parts of its step: more work makes all of it longer, jitter does not.
+    """
+    pairs = _replica_pairs(context)
+    if not pairs:
+        return _part_correlation(context)
+    row_of = {info.rank: row for row, info in enumerate(context.ranks)}
+    values = []
+    for a, b in pairs:
+        if a in row_of and b in row_of:
+            x, y = over_mean[row_of[a]], over_mean[row_of[b]]
+            if not np.isnan(x).any() and not np.isnan(y).any() and np.std(x) > 0 and np.std(y) > 0:
+                values.append(float(np.corrcoef(x, y)[0, 1]))
+    return float(np.mean(values)) if values else 0.0
+
+
+def _replica_pairs(context: DiagnosisContext) -> list[tuple[int, int]]:
+    """Pairs of ranks of one replica: of its tensor or pipeline groups, else of groups that do not sum gradients."""
+    pairs = context.rows(
+        """
+        SELECT DISTINCT a.rank, b.rank, a.kind, "group" FROM groups AS a JOIN groups AS b USING ("group")
+        WHERE a.rank < b.rank AND a.kind IN ('tp', 'pp', 'other')
+        """
+    )
+    declared = {(a, b) for a, b, kind, _ in pairs if kind != "other"}
+    gradients = set(gradient_groups(context))
+    others = {(a, b) for a, b, kind, group in pairs if kind == "other" and str(group) not in gradients}
+    return sorted(declared) or _point_to_point_pairs(context) or sorted(others)
+
+
+def _point_to_point_pairs(context: DiagnosisContext) -> list[tuple[int, int]]:
+    """Pairs of ranks that send to each other."""
+    events = context.timeline.events
+    rows = np.flatnonzero(np.isin(events.op.astype(str), PEER_TO_PEER) & (events.members[events.instance] == 2))
+    sorted_rows = rows[np.lexsort((events.rank[rows], events.instance[rows]))].reshape(-1, 2)
+    return [
+        (int(events.ranks[a]), int(events.ranks[b])) for a, b in np.unique(events.rank[sorted_rows], axis=0).tolist()
+    ]
+
+
+def _part_correlation(context: DiagnosisContext) -> float:
+    """Correlation, over ranks and steps, of what two parts of a step need more than the peers' mean."""
+    first, second = _step_parts(context)
+    parts = [_over_peer_mean(context, part).ravel() for part in (first, second)]
+    known = ~np.isnan(parts[0]) & ~np.isnan(parts[1])
+    x, y = parts[0][known], parts[1][known]
+    return float(np.corrcoef(x, y)[0, 1]) if len(x) > 3 and np.std(x) > 0 and np.std(y) > 0 else 0.0
+
+
+def _step_parts(context: DiagnosisContext) -> tuple[Floats, Floats]:
+    """Self time of each step in two parts: forward and backward where they are recorded, else around the first event."""
+    timeline, events = context.timeline, context.timeline.events
+    passes = [np.flatnonzero(events.op == f"{name}-compute") for name in ("forward", "backward")]
+    if all(len(rows) for rows in passes):
+        return _computing_of(context, passes[0]), _computing_of(context, passes[1])
+    first = np.full(context.self_time.shape, np.nan)
+    rows = np.flatnonzero(~timeline.is_end)[::-1]
+    begin = np.concatenate(
+        [np.zeros((len(context.self_time), 1)), np.cumsum(context.self_time, axis=1)[:, :-1]], axis=1
+    )
+    first[events.rank[rows], timeline.step[rows]] = timeline.self_time_until[rows]
+    first -= begin
+    return first, context.self_time - first
+
+
+def _computing_of(context: DiagnosisContext, rows: NDArray[np.int64]) -> Floats:
+    """Computing of these rows, ranks × steps."""
+    result = np.zeros(context.self_time.shape)
+    np.add.at(result, (context.timeline.events.rank[rows], context.timeline.step[rows]), context.timeline.overlap[rows])
+    return result

@@ -1,0 +1,252 @@
+"""Reader of Ascend SQLite results: ascend_pytorch_profiler_*.db, ascend_mindspore_profiler_*.db, msmonitor_*.db, msprof_*.db.
+
+Databases are recognised by their tables; the name only gives the rank. Sums of CANN (analysis.db,
+communication_analyzer.db) belong to the database in the same directory. They are also read alone: for large clusters
+the vendor's documentation advises to collect only those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from paceline.core.errors import FormatError
+from paceline.formats.ascend_db import FORMAT
+from paceline.formats.ascend_db.communication import read_collectives, read_links
+from paceline.formats.ascend_db.database import Database, is_sqlite, open_database
+from paceline.formats.ascend_db.steps import read_steps
+from paceline.formats.ascend_db.tables import (
+    read_counters,
+    read_events,
+    read_host_calls,
+    read_identity,
+    read_kernels,
+    read_memory,
+)
+from paceline.formats.base import RankRecording, RecordingSection
+from paceline.storage.file_tree import File, Tree, parent_of
+
+_OURS = re.compile(
+    r"(?:ascend_(?:pytorch|mindspore)_profiler|msmonitor|msprof)(?:_.*)?\.db$|(?:communication_)?analy\w+\.db$"
+)
+_RANK_IN_NAME = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler|msmonitor_\d+_\d+)_(\d+)\.db$")
+_MONITOR = re.compile(r"(?P<job>msmonitor_\d+)_(?P<time>\d+)_\d+\.db$")
+_PROFILE = re.compile(r"^(?P<worker>.+)_(?P<time>\d{14,17})_ascend_(?:pt|ms)$")
+_PROF = re.compile(r"^PROF_\d+_(?P<time>\d{14,17})_\w+$")
+_INFO = re.compile(r"profiler_info_(\d+)\.json$")
+_SUMS = {"StepTraceTime", "CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix"}
+_RECORDED = {"TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API", "STEP_TIME", "MSTX_EVENTS"}
+
+
+@dataclass(frozen=True)
+class _DatabaseRecording:
+    """One recording: its database, the sums of CANN, and what was found when they were opened."""
+
+    main: File | None
+    sums: File | None
+    rank: int | None
+    tables: frozenset[str]
+    host_and_device: tuple[str, int]
+    """Order in which recordings without a rank are numbered."""
+
+    @property
+    def file(self) -> File:
+        found = self.main or self.sums
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True)
+class AscendDbReader:
+    name: str = FORMAT.name
+
+    def find(self, tree: Tree) -> Iterator[RankRecording]:
+        found: list[_DatabaseRecording] = []
+        for directory, files in tree.directories.items():
+            if directory.rpartition("/")[2] == "sqlite":
+                continue  # PROF_*/{host,device_N}/sqlite: dozens of raw tables, already merged into the result
+            candidates = [file for name, file in files.items() if name.endswith(".db")]
+            for broken, reason in _pair_databases(tree, directory, candidates, found):
+                note = f"{broken.relative}: {reason}; skipped"
+                yield RankRecording(self.name, _rank_in_name(broken), broken.relative, (), notes=(note,))
+        for recording, notes in _with_ranks(_without_merged(found)):
+            yield self._recording(tree, recording, notes)
+
+    def _recording(self, tree: Tree, recording: _DatabaseRecording, notes: tuple[str, ...]) -> RankRecording:
+        recorded, job = _time_and_job(recording.file)
+        return RankRecording(
+            format=self.name,
+            rank=recording.rank,
+            root=_root(recording.file),
+            sections=tuple(_sections(recording)),
+            recorded=recorded,
+            job=job,
+            notes=notes + tuple(_unmerged(tree, recording)),
+        )
+
+
+READER = AscendDbReader()
+
+
+# -- finding ---------------------------------------------------------------------------------------------------------
+
+
+def _pair_databases(
+    tree: Tree, directory: str, files: list[File], found: list[_DatabaseRecording]
+) -> Iterator[tuple[File, str]]:
+    """Add each database with its sums to `found`; yields databases that cannot be read, with the reason."""
+    mains: list[tuple[File, frozenset[str], int | None, tuple[str, int]]] = []
+    sums: list[tuple[File, frozenset[str]]] = []
+    for file in files:
+        try:
+            if not is_sqlite(file.path):
+                raise FormatError("is not a SQLite database (empty, encrypted or damaged)", file=file.path)
+            with open_database(file.path) as database:
+                tables = frozenset(database.columns)
+                if tables & _RECORDED and "STRING_IDS" in tables:
+                    mains.append((file, tables, _mapped_rank(database), _host_and_device(database)))
+                elif tables & _SUMS:
+                    sums.append((file, tables))
+        except (FormatError, OSError) as error:
+            if _OURS.search(file.name):
+                yield file, str(error)
+    own_sums = sums[0][0] if len(mains) == 1 and sums else None
+    info = _info_rank(tree, directory)
+    for file, tables, mapped, host_and_device in mains:
+        rank = _first(_rank_in_name(file), mapped, info if len(mains) == 1 else None)
+        found.append(
+            _DatabaseRecording(
+                file, own_sums, rank, tables | (sums[0][1] if own_sums else frozenset()), host_and_device
+            )
+        )
+    if not mains and sums:
+        found.append(_DatabaseRecording(None, sums[0][0], info, sums[0][1], ("", 0)))
+
+
+def _first(*ranks: int | None) -> int | None:
+    return next((rank for rank in ranks if rank is not None), None)
+
+
+def _rank_in_name(file: File) -> int | None:
+    found = _RANK_IN_NAME.search(file.name)
+    return int(found[1]) if found else None
+
+
+def _mapped_rank(database: Database) -> int | None:
+    if not database.has("RANK_DEVICE_MAP", "rankId"):
+        return None
+    rows = database.rows(
+        f"SELECT {database.integer('RANK_DEVICE_MAP.rankId')} AS rank FROM RANK_DEVICE_MAP WHERE rank >= 0 LIMIT 2"
+    )
+    return int(rows[0][0]) if len(rows) == 1 else None
+
+
+def _host_and_device(database: Database) -> tuple[str, int]:
+    host = database.rows("SELECT hostUid FROM HOST_INFO LIMIT 1") if database.has("HOST_INFO", "hostUid") else []
+    device = (
+        database.rows(f"SELECT {database.integer('NPU_INFO.id')} FROM NPU_INFO LIMIT 1")
+        if database.has("NPU_INFO", "id")
+        else []
+    )
+    return str(host[0][0]) if host else "", int(device[0][0] or 0) if device else 0
+
+
+def _info_rank(tree: Tree, directory: str) -> int | None:
+    """The number in profiler_info_{rank}.json, in the directory or the two above (…_ascend_pt/PROF_*/msprof_*.db)."""
+    for above in (directory, parent_of(directory), parent_of(parent_of(directory))):
+        ranks = {int(found[1]) for name in tree.directories.get(above, {}) if (found := _INFO.match(name))}
+        if ranks:
+            return ranks.pop() if len(ranks) == 1 else None
+    return None
+
+
+def _without_merged(found: list[_DatabaseRecording]) -> list[_DatabaseRecording]:
+    """Leave out PROF_*/msprof_*.db if the profile has the framework's database, which is made from it."""
+    finished = {parent_of(one.file.directory) for one in found if one.file.name.startswith("ascend_")}
+    return [
+        one
+        for one in found
+        if not (_PROF.match(one.file.directory.rpartition("/")[2]) and parent_of(one.file.directory) in finished)
+    ]
+
+
+def _with_ranks(found: list[_DatabaseRecording]) -> Iterator[tuple[_DatabaseRecording, tuple[str, ...]]]:
+    """Assign the lowest free numbers to recordings without a rank, in order of host and device."""
+    used = {one.rank for one in found if one.rank is not None}
+    unknown = sorted(
+        (one for one in found if one.rank is None), key=lambda one: (one.host_and_device, one.file.relative)
+    )
+    free = (number for number in range(len(found)) if number not in used)
+    for one in found:
+        if one.rank is not None:
+            yield one, ()
+    for one, rank in zip(unknown, free, strict=False):
+        yield replace(one, rank=rank), (f"{one.file.relative}: its rank is not recorded; assumed to be rank {rank}",)
+
+
+# -- sections --------------------------------------------------------------------------------------------------------
+
+
+def _root(file: File) -> str:
+    """The profile directory, or the file itself if several ranks share a directory."""
+    if file.name.startswith("msmonitor"):
+        return file.relative
+    output = file.directory.rpartition("/")[2] == "ASCEND_PROFILER_OUTPUT"
+    return parent_of(file.directory) if output else file.directory
+
+
+def _time_and_job(file: File) -> tuple[str, str]:
+    """Time of the recording, and the job whose cycles belong together."""
+    if found := _MONITOR.search(file.name):
+        return found["time"], f"{file.directory}/{found['job']}"
+    directory, recorded = file.directory, ""
+    while directory:
+        name = directory.rpartition("/")[2]
+        if found := _PROFILE.match(name):
+            return found["time"], f"{parent_of(directory)}/{found['worker']}"
+        if found := _PROF.match(name):
+            recorded = found["time"]
+        directory = parent_of(directory)
+    return recorded, ""
+
+
+def _unmerged(tree: Tree, recording: _DatabaseRecording) -> Iterator[str]:
+    """A note if there is a write-ahead log: it may hold rows that the database does not have yet."""
+    for file in (recording.main, recording.sums):
+        log = tree.directories[file.directory].get(f"{file.name}-wal") if file else None
+        if file and log and log.size:
+            yield f"{file.relative}: was not closed; rows that are only in {log.name} are not read"
+
+
+def _sections(recording: _DatabaseRecording) -> Iterator[RecordingSection]:
+    main, sums, tables = recording.main, recording.sums, recording.tables
+    both = tuple(file for file in (main, sums) if file)
+    paths = (main.path if main else None, sums.path if sums else None)
+    assert recording.rank is not None
+    if tables & {"StepTraceTime", "STEP_TIME", "TASK"}:
+        yield RecordingSection("steps", frozenset({"steps"}), both, partial(read_steps, *paths))
+    if tables & {"CommAnalyzerTime", "COMMUNICATION_OP"}:
+        yield RecordingSection(
+            "collectives", frozenset({"collectives", "packets"}), both, partial(read_collectives, *paths)
+        )
+    if tables & {"CommAnalyzerMatrix", "COMMUNICATION_TASK_INFO"}:
+        yield RecordingSection("links", frozenset({"transfers"}), both, partial(read_links, *paths))
+    if main is None:
+        return
+    yield RecordingSection(
+        "identity", frozenset({"ranks", "groups"}), (main,), partial(read_identity, main.path, recording.rank)
+    )
+    for name, made, needed, read in _MAIN_SECTIONS:
+        if tables & needed:
+            yield RecordingSection(name, frozenset(made), (main,), partial(read, main.path))
+
+
+_MAIN_SECTIONS = (
+    ("kernels", {"kernels"}, {"COMPUTE_TASK_INFO", "COMMUNICATION_OP"}, read_kernels),
+    ("memory", {"memory", "ranks_memory"}, {"OP_MEMORY", "MEMORY_RECORD", "NPU_MEM", "NPU_MODULE_MEM"}, read_memory),
+    ("host-calls", {"host_calls"}, {"CANN_API", "PYTORCH_API"}, read_host_calls),
+    ("counters", {"counters"}, {"AICORE_FREQ", "HBM", "LLC", "SOC_BANDWIDTH_LEVEL"}, read_counters),
+    ("events", {"events"}, {"TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API"}, read_events),
+)

@@ -1,0 +1,207 @@
+"""Steps of one rank from Ascend SQLite results: start and end, and how each step was spent.
+
+StepTraceTime of analysis.db is used as recorded (µs). Without it the split is computed in the same way from
+OVERLAP_ANALYSIS, or from the tasks, clipped to the step:
+
+    computing     = |union of computing|            communication = |union of communication|
+    exposed       = |union of both| - computing     overlapped    = communication - exposed
+    free          = last device work - first device work - computing - exposed
+    preparing     = first device work - start of the step
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.core.collective_names import op_of
+from paceline.formats.ascend_db.database import Database, open_database
+from paceline.formats.base import Sink
+from paceline.formats.step_windows import NO_STEPS, StepWindows
+from paceline.formats.units import scaled_decimal
+
+Spans = NDArray[np.int64]
+"""Intervals as two rows, starts and ends, ns."""
+
+_TRACE_COLUMNS = {
+    "computing": "computing",
+    "exposed": "communication_not_overlapped",
+    "overlapped": "overlapped",
+    "communication": "communication",
+    "free": "free",
+    "bubble": "bubble",
+    "preparing": "preparing",
+}
+_STEP = re.compile(r"(?:step)?\s*(\d{1,18})$", re.IGNORECASE)
+
+
+def step_windows(database: Database | None) -> StepWindows:
+    """The steps in STEP_TIME; none if the database has no such table."""
+    if database is None or not database.has("STEP_TIME", "id", "startNs", "endNs"):
+        return NO_STEPS
+    number, start, end = (database.integer(f"STEP_TIME.{column}") for column in ("id", "startNs", "endNs"))
+    rows = database.rows(
+        f"SELECT {number} AS step, {start} AS start, {end} AS stop FROM STEP_TIME"
+        " WHERE step IS NOT NULL AND start >= 0 AND stop >= start ORDER BY start"
+    )
+    return StepWindows(*np.array(rows, dtype=np.int64).T) if rows else NO_STEPS
+
+
+def step_number(text: Any) -> int | None:
+    """50 for 'step50', '50' or 50; 0 for 'step' or '' (recordings without steps); otherwise None.
+
+    >>> step_number("step50"), step_number(" 50"), step_number("step"), step_number("warm-up")
+    (50, 50, 0, None)
+    """
+    plain = "" if text is None else str(text).strip()
+    if plain in ("", "step"):
+        return 0
+    found = _STEP.match(plain)
+    return int(found[1]) if found else None
+
+
+def read_steps(main: Path | None, analysis: Path | None, sink: Sink) -> None:
+    """Rows of `steps`: StepTraceTime, and computed rows for the steps that it lacks."""
+    with ExitStack() as stack:
+        database = stack.enter_context(open_database(main)) if main else None
+        windows = step_windows(database)
+        recorded = _recorded(stack.enter_context(open_database(analysis)), sink) if analysis else {}
+        rows = [_with_window(step, split, windows) for step, split in recorded.items()]
+        if database is not None and (not recorded or set(windows.steps.tolist()) - set(recorded)):
+            rows += _computed(database, windows, recorded, sink)
+    if rows:
+        columns = ("step", "start", "end", "duration", *_TRACE_COLUMNS)
+        sink.add("steps", {column: [row.get(column) for row in rows] for column in columns})
+
+
+def _recorded(database: Database, sink: Sink) -> dict[int, dict[str, int | None]]:
+    """StepTraceTime: step → split in ns."""
+    if not database.has("StepTraceTime", "step"):
+        return {}
+    values = ", ".join(database.any(f"StepTraceTime.{column}") for column in _TRACE_COLUMNS.values())
+    recorded = {}
+    for name, *split in database.rows(f"SELECT step, {values} FROM StepTraceTime"):
+        step = step_number(name)
+        if step is None or step in recorded:
+            sink.warn(f"StepTraceTime has a second or unreadable step {name!r}; left out", file=database.path)
+            continue
+        recorded[step] = dict(zip(_TRACE_COLUMNS, (scaled_decimal(value, 1000) for value in split), strict=True))
+    return recorded
+
+
+def _with_window(step: int, split: dict[str, int | None], windows: StepWindows) -> dict[str, int | None]:
+    for index in np.flatnonzero(windows.steps == step):
+        start, end = int(windows.starts[index]), int(windows.ends[index])
+        return {"step": step, "start": start, "end": end, "duration": end - start, **split}
+    parts = [split["computing"], split["exposed"], split["free"]]
+    known = [part for part in parts if part is not None]
+    return {"step": step, "duration": sum(known) if len(known) == len(parts) else None, **split}
+
+
+# -- computing the split ---------------------------------------------------------------------------------------------
+
+
+def _computed(
+    database: Database, windows: StepWindows, recorded: dict[int, Any], sink: Sink
+) -> list[dict[str, int | None]]:
+    computing, communication = _device_spans(database)
+    received = _received(database)
+    both = merge_spans(np.concatenate([computing, communication], axis=1))
+    if not len(windows.steps):
+        if not both.size:
+            return []
+        sink.warn("no steps were marked; the whole recording counts as one", file=database.path)
+        limits = [(None, int(both[0, 0]), int(both[1, -1]))]
+    else:
+        limits = list(zip(windows.steps.tolist(), windows.starts.tolist(), windows.ends.tolist(), strict=True))
+    return [
+        _split(limit, computing, communication, both) | {"bubble": length(clip(received, *limit[1:]))}
+        for limit in limits
+        if limit[0] not in recorded
+    ]
+
+
+def _split(
+    limit: tuple[int | None, int, int], computing: Spans, communication: Spans, both: Spans
+) -> dict[str, int | None]:
+    step, start, end = limit
+    row: dict[str, int | None] = {"step": step, "start": start, "end": end, "duration": end - start}
+    work = clip(both, start, end)
+    if not work.size:
+        return row
+    computed, communicated = length(clip(computing, start, end)), length(clip(communication, start, end))
+    exposed = length(work) - computed
+    return row | {
+        "computing": computed,
+        "communication": communicated,
+        "exposed": exposed,
+        "overlapped": communicated - exposed,
+        "free": int(work[1, -1] - work[0, 0]) - length(work),
+        "preparing": int(work[0, 0]) - start,
+    }
+
+
+def _device_spans(database: Database) -> tuple[Spans, Spans]:
+    """Merged intervals of computing and of communication."""
+    if database.has("OVERLAP_ANALYSIS", "startNs", "endNs", "type"):
+        overlap = "OVERLAP_ANALYSIS", "WHERE type = ?"
+        return _spans(database, *overlap, [0]), _spans(database, *overlap, [1])
+    computing = "WHERE globalTaskId IN (SELECT globalTaskId FROM COMPUTE_TASK_INFO)"
+    known = database.has("COMPUTE_TASK_INFO", "globalTaskId") and database.has("TASK", "globalTaskId")
+    return (
+        _spans(database, "TASK", computing) if known else np.empty((2, 0), dtype=np.int64),
+        _spans(database, "COMMUNICATION_OP"),
+    )
+
+
+def _received(database: Database) -> Spans:
+    """Receives, which wait for a neighbouring pipeline stage: Ascend calls them the bubble."""
+    known = database.names("COMMUNICATION_OP.opName").known
+    receives = [key for key, name in known.items() if isinstance(key, int) and op_of(name) == "receive"]
+    # As one JSON parameter: SQLite limits the number of parameters.
+    return _spans(
+        database, "COMMUNICATION_OP", "WHERE opName IN (SELECT value FROM json_each(?))", [json.dumps(receives)]
+    )
+
+
+def _spans(database: Database, table: str, where: str = "", parameters: Sequence[object] = ()) -> Spans:
+    if not database.has(table, "startNs", "endNs"):
+        return np.empty((2, 0), dtype=np.int64)
+    start, end = database.integer(f"{table}.startNs"), database.integer(f"{table}.endNs")
+    sql = f"""
+        WITH spans AS (SELECT {start} AS start, {end} AS stop FROM {table} {where})
+        SELECT start, stop FROM spans WHERE start >= 0 AND stop >= start
+    """
+    # Merging chunk by chunk keeps memory small: millions of tasks form few intervals.
+    merged = np.empty((2, 0), dtype=np.int64)
+    for starts, ends in database.stream(sql, parameters):
+        merged = merge_spans(np.concatenate([merged, np.array([starts, ends], dtype=np.int64)], axis=1))
+    return merged
+
+
+def merge_spans(spans: Spans) -> Spans:
+    """Sorted, disjoint intervals that cover the same time."""
+    if not spans.size:
+        return spans
+    ordered = spans[:, np.argsort(spans[0], kind="stable")]
+    reach = np.maximum.accumulate(ordered[1])
+    first = np.concatenate([[True], ordered[0, 1:] > reach[:-1]])
+    last = np.concatenate([first[1:], [True]])
+    return np.stack([ordered[0, first], reach[last]])
+
+
+def clip(spans: Spans, start: int, end: int) -> Spans:
+    """The part of disjoint intervals inside a window."""
+    clipped = np.clip(spans, start, end)
+    return clipped[:, clipped[1] > clipped[0]]
+
+
+def length(spans: Spans) -> int:
+    return int((spans[1] - spans[0]).sum())

@@ -1,0 +1,432 @@
+"""Identity, kernels, memory, host calls, counters and events of one rank from its Ascend SQLite result.
+
+Large tables (TASK, CANN_API, PYTORCH_API) are streamed in chunks; SQLite computes sums. Times are ns and sizes are bytes,
+unlike in the text results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from paceline.core.collective_names import group_hash
+from paceline.formats.ascend_db.database import Database, as_text, open_database
+from paceline.formats.ascend_db.steps import step_windows
+from paceline.formats.base import Sink
+from paceline.formats.parallel_groups import add_groups, decode_groups
+from paceline.formats.step_windows import StepWindows
+
+_MIB = 1 << 20
+_PYTHON_FRAME = 50003
+"""PYTORCH_API.type of Python functions: they are nested, so that their sum would count time several times."""
+
+
+class _Sizes(msgspec.Struct):
+    pipeline_model_parallel_size: int = 1
+    world_size: int = 0
+
+
+def read_identity(path: Path, rank: int, sink: Sink) -> None:
+    """Rows of `ranks` (one) and `groups`."""
+    with open_database(path) as database:
+        metadata = _metadata(database)
+        groups = decode_groups(metadata["parallel_group_info"]) if "parallel_group_info" in metadata else {}
+        columns = {"host": _host(database), "device": _device(database, rank), "stage": _stage(metadata, rank)}
+        sink.add("ranks", columns)
+        add_groups(groups, sink)
+
+
+def read_kernels(path: Path, sink: Sink) -> None:
+    """Rows of `kernels`: computing tasks, and communication operators with core COMMUNICATION, as in the text results."""
+    with open_database(path) as database:
+        windows = step_windows(database)
+        if _usable(database, sink, "TASK", "startNs", "globalTaskId") and database.has(
+            "COMPUTE_TASK_INFO", "globalTaskId"
+        ):
+            _add_computing(database, windows, sink)
+        if _usable(database, sink, "COMMUNICATION_OP", "startNs", "opName"):
+            _add_communication(database, windows, sink)
+
+
+def read_memory(path: Path, sink: Sink) -> None:
+    """Rows of `memory` (allocations; samples of framework, device and modules) and `ranks_memory` (the peak)."""
+    with open_database(path) as database:
+        for table, kind, columns in _MEMORY:
+            if _usable(database, sink, table, columns["time"]):
+                _add_memory(database, table, kind, columns, sink)
+        peak = _peak(database)
+        if peak:
+            sink.add("ranks_memory", {"peak": peak, "basis": "measured"})
+
+
+def read_host_calls(path: Path, sink: Sink) -> None:
+    """Rows of `host_calls`: CANN by layer, the framework's operators as one layer; summed by SQLite."""
+    with open_database(path) as database:
+        if _usable(database, sink, "CANN_API", "startNs", "endNs", "name"):
+            _add_host_calls(database, "CANN_API", database.enum("ENUM_API_TYPE"), sink)
+        if _usable(database, sink, "PYTORCH_API", "startNs", "endNs", "name"):
+            _add_host_calls(database, "PYTORCH_API", None, sink)
+
+
+def read_counters(path: Path, sink: Sink) -> None:
+    """Rows of `counters`, named and scaled as in trace_view.json (MB/s are MiB/s, the hit rate is a fraction)."""
+    with open_database(path) as database:
+        for table, value, series, scale in _COUNTERS:
+            if _usable(database, sink, table, "timestampNs", value):
+                _add_counter(database, (table, value, series, scale), sink)
+
+
+def read_events(path: Path, sink: Sink) -> None:
+    """Rows of `events`: device tasks, communication operators, CANN and framework calls."""
+    with open_database(path) as database:
+        if _usable(database, sink, "TASK", "startNs"):
+            _add_task_events(database, sink)
+        if _usable(database, sink, "COMMUNICATION_OP", "startNs", "opName"):
+            _add_communication_events(database, sink)
+        for table, process in (("CANN_API", "CANN"), ("PYTORCH_API", "Python")):
+            if _usable(database, sink, table, "startNs", "name"):
+                _add_call_events(database, table, process, sink)
+
+
+def duration_sql(database: Database, table: str) -> str:
+    """endNs - startNs; null if the end is missing or before the start."""
+    start, end = database.integer(f"{table}.startNs"), database.integer(f"{table}.endNs")
+    return f"CASE WHEN ({end}) >= ({start}) THEN ({end}) - ({start}) END"
+
+
+def group_of(name: str | None) -> str | None:
+    """The group id that collectives have: the hash of the communicator's id, which may be stored instead of the id."""
+    return None if not name else name if name.isdecimal() else group_hash(name)
+
+
+def _usable(database: Database, sink: Sink, table: str, *columns: str) -> bool:
+    """Whether a table can be read; a view, a virtual table or a missing column is a warning, a missing table is normal."""
+    if table in database.views:
+        sink.warn(f"{table} is a view or virtual table; it is not read", file=database.path)
+    elif table in database.columns and not database.has(table, *columns):
+        missing = next(column for column in columns if not database.has(table, column))
+        sink.warn(f"{table} has no column {missing}; it is not read", file=database.path)
+    return database.has(table, *columns)
+
+
+# -- identity --------------------------------------------------------------------------------------------------------
+
+
+def _metadata(database: Database) -> dict[str, str]:
+    if not database.has("META_DATA", "name", "value"):
+        return {}
+    rows = database.rows("SELECT name, value FROM META_DATA WHERE name IS NOT NULL AND value IS NOT NULL")
+    return {as_text(name): as_text(value) for name, value in rows}
+
+
+def _stage(metadata: dict[str, str], rank: int) -> int | None:
+    """rank // (world / pp), Megatron's order."""
+    if "distributed_args" not in metadata:
+        return None
+    sizes = msgspec.json.decode(metadata["distributed_args"], type=_Sizes)
+    if sizes.world_size < 1 or sizes.pipeline_model_parallel_size < 1:
+        return None
+    return rank // max(1, sizes.world_size // sizes.pipeline_model_parallel_size)
+
+
+def _host(database: Database) -> str | None:
+    for column in ("hostName", "hostUid"):
+        if database.has("HOST_INFO", column):
+            for (value,) in database.rows(f"SELECT {column} FROM HOST_INFO WHERE {column} <> ''"):
+                return as_text(value)
+    return None
+
+
+def _device(database: Database, rank: int) -> int | None:
+    if database.has("RANK_DEVICE_MAP", "rankId", "deviceId"):
+        device = database.integer("RANK_DEVICE_MAP.deviceId")
+        devices = database.rows(f"SELECT {device} FROM RANK_DEVICE_MAP WHERE rankId IN (?, -1)", (rank,))
+    elif database.has("NPU_INFO", "id"):
+        devices = database.rows(f"SELECT {database.integer('NPU_INFO.id')} FROM NPU_INFO")
+    else:
+        devices = []
+    return devices[0][0] if len(devices) == 1 else None
+
+
+# -- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def _add_computing(database: Database, windows: StepWindows, sink: Sink) -> None:
+    texts = ("name", "opType", "taskType", "inputShapes", "inputDataTypes", "outputShapes")
+    names = database.names(*(f"COMPUTE_TASK_INFO.{column}" for column in texts))
+    sql = f"""
+        SELECT {database.integer("TASK.startNs")} AS start,
+               {duration_sql(database, "TASK")} AS duration,
+               {database.integer("TASK.streamId")} AS stream,
+               {database.integer("COMPUTE_TASK_INFO.waitNs")} AS wait,
+               {", ".join(database.any(f"COMPUTE_TASK_INFO.{column}") for column in texts)}
+        FROM TASK
+        JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId
+        WHERE start >= 0
+    """
+    for start, duration, stream, wait, *ids in database.stream(sql):
+        name, kind, core, shapes, types, out = (names.of(column) for column in ids)
+        sink.add(
+            "kernels",
+            {
+                "step": windows.steps_of(start),
+                "name": name,
+                "type": kind,
+                "core": core,
+                "stream": list(stream),
+                "start": list(start),
+                "duration": list(duration),
+                "wait": list(wait),
+                "input_shapes": _plain(shapes),
+                "input_types": _plain(types),
+                "output_shapes": _plain(out),
+            },
+        )
+
+
+def _add_communication(database: Database, windows: StepWindows, sink: Sink) -> None:
+    names = database.names("COMMUNICATION_OP.opName", "COMMUNICATION_OP.opType")
+    sql = f"""
+        SELECT {database.integer("COMMUNICATION_OP.startNs")} AS start,
+               {duration_sql(database, "COMMUNICATION_OP")} AS duration,
+               {database.integer("COMMUNICATION_OP.waitNs")} AS wait,
+               {database.any("COMMUNICATION_OP.opName")},
+               {database.any("COMMUNICATION_OP.opType")}
+        FROM COMMUNICATION_OP
+        WHERE start >= 0
+    """
+    for start, duration, wait, name, kind in database.stream(sql):
+        sink.add(
+            "kernels",
+            {
+                "step": windows.steps_of(start),
+                "name": names.of(name),
+                "type": names.of(kind),
+                "core": "COMMUNICATION",
+                "start": list(start),
+                "duration": list(duration),
+                "wait": list(wait),
+            },
+        )
+
+
+def _plain(values: Sequence[str | None]) -> list[str | None]:
+    """Shapes without their quotes; None for N/A."""
+    return [None if value is None or value == "N/A" else value.strip('"') for value in values]
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+_MEMORY: tuple[tuple[str, str, dict[str, str]], ...] = (
+    (
+        "OP_MEMORY",
+        "operator",
+        {
+            "name": "name",
+            "time": "allocationTime",
+            "size": "size",
+            "lifetime": "duration",
+            "allocated": "allocationTotalAllocated",
+            "reserved": "allocationTotalReserved",
+            "active": "allocationTotalActive",
+        },
+    ),
+    (
+        "MEMORY_RECORD",
+        "sample",
+        {
+            "name": "component",
+            "time": "timestamp",
+            "allocated": "totalAllocated",
+            "reserved": "totalReserved",
+            "active": "totalActive",
+        },
+    ),
+    ("NPU_MEM", "sample", {"name": "type", "time": "timestampNs", "reserved": "hbm"}),
+    ("NPU_MODULE_MEM", "module", {"name": "moduleId", "time": "timestampNs", "reserved": "totalReserved"}),
+)
+
+
+def _add_memory(database: Database, table: str, kind: str, columns: dict[str, str], sink: Sink) -> None:
+    name_column = f"{table}.{columns['name']}"
+    names = database.names(name_column).known | (database.enum("ENUM_MODULE") if table == "NPU_MODULE_MEM" else {})
+    numbers = [column for column in columns if column != "name"]
+    selected = ", ".join(f"{database.integer(f'{table}.{columns[column]}')} AS {column}" for column in numbers)
+    sql = f"SELECT {database.any(name_column)}, {selected} FROM {table} WHERE time IS NOT NULL"
+    for ids, *values in database.stream(sql):
+        rows = dict(zip(numbers, (list(value) for value in values), strict=True))
+        sink.add("memory", {"kind": kind, "name": [_component(names.get(key)) for key in ids], **rows})
+
+
+def _component(name: str | None) -> str | None:
+    """Names as in memory_record.csv: APP instead of app."""
+    return {"app": "APP", "device": "DEVICE"}.get(name, name) if name else None
+
+
+def _peak(database: Database) -> int | None:
+    """Largest reservation of this process: of the application, or of the framework if only that is recorded."""
+    peaks = []
+    if database.has("NPU_MEM", "type", "hbm", "timestampNs"):
+        ours = [key for key, name in database.names("NPU_MEM.type").known.items() if name == "app"]
+        marks = ", ".join("?" * len(ours))
+        peaks += database.rows(
+            f"SELECT max({database.integer('NPU_MEM.hbm')}) FROM NPU_MEM WHERE type IN ({marks})", ours
+        )
+    if database.has("MEMORY_RECORD", "totalReserved", "timestamp"):
+        peaks += database.rows(f"SELECT max({database.integer('MEMORY_RECORD.totalReserved')}) FROM MEMORY_RECORD")
+    return max((peak for (peak,) in peaks if peak is not None), default=None)
+
+
+# -- host calls and counters -----------------------------------------------------------------------------------------
+
+
+def _add_host_calls(database: Database, table: str, layers: dict[Any, str] | None, sink: Sink) -> None:
+    names = database.names(f"{table}.name")
+    without_frames = f"WHERE {database.any(f'{table}.type')} IS NOT ?" if layers is None else ""
+    layer = database.any(f"{table}.type") if layers is not None else "NULL"
+    sql = f"""
+        WITH calls AS (
+            SELECT {layer} AS layer, name, {duration_sql(database, table)} AS duration FROM {table} {without_frames}
+        )
+        SELECT layer, name, count(*), sum(duration), min(duration), max(duration) FROM calls GROUP BY layer, name
+    """
+    parameters = [_PYTHON_FRAME] if layers is None else []
+    for layer_ids, ids, count, time, shortest, longest in database.stream(sql, parameters):
+        sink.add(
+            "host_calls",
+            {
+                "layer": "framework" if layers is None else [layers.get(key) for key in layer_ids],
+                "name": names.of(ids),
+                "count": list(count),
+                "time": list(time),
+                "min": list(shortest),
+                "max": list(longest),
+            },
+        )
+
+
+_COUNTERS: tuple[tuple[str, str, str, float], ...] = (
+    ("AICORE_FREQ", "freq", "MHz", 1.0),
+    ("HBM", "bandwidth", "{mode}(MB/s)", 1 / _MIB),
+    ("LLC", "throughput", "Throughput(MB/s)", 1 / _MIB),
+    ("LLC", "hitRate", "Hit Rate(%)", 0.01),
+    ("SOC_BANDWIDTH_LEVEL", "mataBwLevel", "Mata Bw Level", 1.0),
+    ("SOC_BANDWIDTH_LEVEL", "l2BufferBwLevel", "L2 Buffer Bw Level", 1.0),
+)
+
+
+def _add_counter(database: Database, counter: tuple[str, str, str, float], sink: Sink) -> None:
+    table, column, series, scale = counter
+    mode_column, unit_column = {"HBM": ("HBM.type", "HBM.hbmId"), "LLC": ("LLC.mode", "LLC.llcId")}.get(
+        table, ("none.none", "none.none")
+    )
+    modes = database.names(mode_column)
+    value = database.any(f"{table}.{column}")
+    sql = f"""
+        SELECT {database.integer(f"{table}.timestampNs")} AS time, {value},
+               {database.any(mode_column)}, {database.integer(unit_column)}
+        FROM {table}
+        WHERE time IS NOT NULL AND typeof({value}) IN ('integer', 'real')
+    """
+    for time, values, mode_ids, units in database.stream(sql):
+        labels = [(mode or "").title() for mode in modes.of(mode_ids)]
+        sink.add(
+            "counters",
+            {
+                "name": [_counter_name(table, series, unit, mode) for unit, mode in zip(units, labels, strict=True)],
+                "series": [series.format(mode=mode) for mode in labels],
+                "time": list(time),
+                "value": [number * scale for number in values],
+            },
+        )
+
+
+def _counter_name(table: str, series: str, unit: int | None, mode: str) -> str:
+    if table == "HBM":
+        return f"HBM {unit}/{mode}"
+    if table == "LLC":
+        return f"LLC {unit} {mode}/{series.partition('(')[0]}"
+    return "AI Core Freq" if table == "AICORE_FREQ" else series
+
+
+# -- events ----------------------------------------------------------------------------------------------------------
+
+
+def _add_task_events(database: Database, sink: Sink) -> None:
+    joins = database.has("COMPUTE_TASK_INFO", "globalTaskId", "name") and database.has("TASK", "globalTaskId")
+    join = "LEFT JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId" if joins else ""
+    names = database.names("COMPUTE_TASK_INFO.name", "TASK.taskType")
+    sql = f"""
+        SELECT {database.integer("TASK.startNs")} AS start,
+               {duration_sql(database, "TASK")},
+               {database.integer("TASK.streamId")},
+               {database.integer("TASK.depth")},
+               {"COMPUTE_TASK_INFO.name" if joins else "NULL"},
+               {database.any("TASK.taskType")}
+        FROM TASK {join}
+        WHERE start >= 0
+    """
+    for start, duration, stream, depth, ids, kinds in database.stream(sql):
+        categories = names.of(kinds)
+        sink.add(
+            "events",
+            {
+                "track": [f"Ascend Hardware/Stream {number}" for number in stream],
+                "name": [name or kind for name, kind in zip(names.of(ids), categories, strict=True)],
+                "category": categories,
+                "start": list(start),
+                "duration": list(duration),
+                "depth": list(depth),
+            },
+        )
+
+
+def _add_communication_events(database: Database, sink: Sink) -> None:
+    names = database.names("COMMUNICATION_OP.opName", "COMMUNICATION_OP.groupName")
+    sql = f"""
+        SELECT {database.integer("COMMUNICATION_OP.startNs")} AS start,
+               {duration_sql(database, "COMMUNICATION_OP")},
+               {database.any("COMMUNICATION_OP.opName")},
+               {database.any("COMMUNICATION_OP.groupName")}
+        FROM COMMUNICATION_OP
+        WHERE start >= 0
+    """
+    for start, duration, ids, groups in database.stream(sql):
+        sink.add(
+            "events",
+            {
+                "track": [f"Communication/{group_of(group) or ''}" for group in names.of(groups)],
+                "name": names.of(ids),
+                "start": list(start),
+                "duration": list(duration),
+            },
+        )
+
+
+def _add_call_events(database: Database, table: str, process: str, sink: Sink) -> None:
+    names, layers = database.names(f"{table}.name"), database.enum("ENUM_API_TYPE")
+    sql = f"""
+        SELECT {database.integer(f"{table}.startNs")} AS start,
+               {duration_sql(database, table)},
+               ({database.integer(f"{table}.globalTid")}) & 4294967295,
+               {database.integer(f"{table}.depth")},
+               {database.any(f"{table}.name")},
+               {database.any(f"{table}.type")}
+        FROM {table}
+        WHERE start >= 0
+    """
+    for start, duration, thread, depth, ids, kinds in database.stream(sql):
+        sink.add(
+            "events",
+            {
+                "track": [f"{process}/Thread {number}" for number in thread],
+                "name": names.of(ids),
+                "category": [layers.get(kind) for kind in kinds],
+                "start": list(start),
+                "duration": list(duration),
+                "depth": list(depth),
+            },
+        )

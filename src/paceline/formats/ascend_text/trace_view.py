@@ -1,0 +1,145 @@
+"""trace_view.json: timeline events, counters, and start and end of each step."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+from paceline.formats.base import Sink
+from paceline.formats.chrome_trace.rare_events import rare_events
+from paceline.formats.chrome_trace.step_marks import StepSpan, step_spans
+from paceline.formats.chrome_trace.trace_events import load_trace, trace_query
+from paceline.formats.csv_files import csv_rows
+from paceline.formats.units import integer, ns_from_us, number
+
+_COUNTERS = (
+    "MHz",
+    "KB",
+    "value",
+    "Read(MB/s)",
+    "Write(MB/s)",
+    "Throughput(MB/s)",
+    "Hit Rate(%)",
+    "Mata Bw Level",
+    "L2 Buffer Bw Level",
+)
+
+
+def read_trace_view(path: Path, sink: Sink) -> None:
+    """Rows of `events`: all spans, with tracks named after process and thread.
+
+    Track names are read first, so that one query without a staging table reads the spans.
+    """
+    processes, threads = _track_names(path, sink)
+    tracks = [(pid, tid, f"{processes.get(pid, pid)}/{thread}") for (pid, tid), thread in threads.items()]
+    unnamed = f"CASE pid {'WHEN ? THEN ? ' * len(processes)}ELSE pid END" if processes else "pid"
+    with trace_query(path, phases="X") as (spans, parameters):
+        sink.add_query(
+            "events",
+            f"""
+            WITH tracks AS (
+                SELECT unnest(?::VARCHAR[]) AS pid, unnest(?::VARCHAR[]) AS tid, unnest(?::VARCHAR[]) AS track
+            )
+            SELECT coalesce(track, coalesce({unnamed}, '') || '/' || coalesce(tid, '')) AS track,
+                   name, cat AS category, ts AS start, dur AS duration
+            FROM ({spans}) LEFT JOIN tracks USING (pid, tid)
+            """,
+            [*([track[i] for track in tracks] for i in range(3)), *chain.from_iterable(processes.items()), *parameters],
+        )
+
+
+def _track_names(path: Path, sink: Sink) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
+    """Names of processes by pid, and of threads by pid and tid."""
+    rare = rare_events(path).names
+    if rare is None:
+        load_trace(sink.connection, path, table="metadata", args={"label": "name"}, phases="M")
+        named = sink.connection.execute("SELECT name, pid, tid, label FROM metadata").fetchall()
+        sink.connection.execute("DROP TABLE metadata")
+    else:
+        named = [(event.name, _text(event.pid), _text(event.tid), _text(event.args.get("name"))) for event in rare]
+    processes: dict[str, str] = {}
+    threads: dict[tuple[str, str], str] = {}
+    for name, pid, tid, label in named:
+        if name == "process_name" and None not in (pid, label):
+            processes.setdefault(pid, label)
+        elif name == "thread_name" and None not in (pid, tid, label):
+            threads.setdefault((pid, tid), label)
+    return processes, threads
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def read_trace_counters(path: Path, sink: Sink) -> None:
+    """Rows of `counters`; if there are few, without parsing the timeline around them."""
+    samples = rare_events(path).samples
+    if samples is None:
+        _parse_trace_counters(path, sink)
+        return
+    rows = [
+        (sample.name, series, ns_from_us(bytes(sample.ts).decode().strip('"')), value)
+        for sample in samples
+        for series, recorded in sample.args.items()
+        if series in _COUNTERS and (value := number(_text(recorded))) is not None
+    ]
+    if rows:
+        names, series, times, values = zip(*rows, strict=True)
+        sink.add("counters", {"name": names, "series": series, "time": times, "value": values})
+
+
+def _parse_trace_counters(path: Path, sink: Sink) -> None:
+    args = {f"counter {index}": key for index, key in enumerate(_COUNTERS)}
+    load_trace(sink.connection, path, table="trace_view", args=args, phases="C")
+    series = ", ".join(f'TRY_CAST("counter {index}" AS DOUBLE) AS "{key}"' for index, key in enumerate(_COUNTERS))
+    sink.add_query(
+        "counters",
+        f"""
+        WITH samples AS (SELECT name, ts AS time, {series} FROM trace_view)
+        UNPIVOT samples ON COLUMNS(* EXCLUDE (name, time)) INTO NAME series VALUE value
+        """,
+    )
+    sink.connection.execute("DROP TABLE trace_view")
+
+
+def read_steps(step_trace: Path | None, trace_view: Path | None, sink: Sink) -> None:
+    """Rows of `steps`: the split from step_trace_time.csv, start and end from the timeline's ProfilerStep#N events."""
+    spans = dict(step_spans(trace_view)) if trace_view and trace_view.stat().st_size else {}
+    if step_trace is None:
+        if spans:
+            sink.add(
+                "steps",
+                {
+                    "step": list(spans),
+                    "start": [span.start for span in spans.values()],
+                    "end": [span.end for span in spans.values()],
+                    "duration": [span.end - span.start for span in spans.values()],
+                },
+            )
+        return
+    rows = [_step_row(row, spans) for row in csv_rows(step_trace, ("Step", "Computing", "Free"))]
+    if rows:
+        sink.add("steps", {column: [row[column] for row in rows] for column in rows[0]})
+    else:
+        sink.warn("has no steps", file=step_trace)
+
+
+def _step_row(row: dict[str, str], spans: dict[int, StepSpan]) -> dict[str, int | None]:
+    step = integer(row["Step"]) or 0
+    span = spans.get(step)
+    computing, free = ns_from_us(row["Computing"]), ns_from_us(row["Free"])
+    exposed = ns_from_us(row.get("Communication(Not Overlapped)"))
+    split = (computing or 0) + (exposed or 0) + (free or 0)
+    return {
+        "step": step,
+        "start": span.start if span else None,
+        "end": span.end if span else None,
+        "duration": span.end - span.start if span else split,
+        "computing": computing,
+        "communication": ns_from_us(row.get("Communication")),
+        "overlapped": ns_from_us(row.get("Overlapped")),
+        "exposed": exposed,
+        "free": free,
+        "bubble": ns_from_us(row.get("Bubble")),
+        "preparing": ns_from_us(row.get("Preparing")),
+    }

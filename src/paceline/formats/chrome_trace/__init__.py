@@ -1,0 +1,1 @@
+"""Chrome-trace JSON, the timeline format of several profilers."""

@@ -1,0 +1,365 @@
+"""Loading of Chrome-trace JSON into DuckDB: lists or {"traceEvents": […]}, plain or gzip, times as numbers or strings.
+
+DuckDB reads JSON arrays at 200 MB per CPU second but objects thirty times slower, so the array inside an object is
+copied to a file first. No Python object is created per event.
+"""
+
+from __future__ import annotations
+
+import gzip
+import mmap
+import os
+import re
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from paceline.core.errors import FormatError
+
+if TYPE_CHECKING:
+    import duckdb
+
+MAX_UNPACKED = 64 << 30
+"""Bytes; gzip files that unpack to more are refused: no recording of one rank is that large."""
+MAX_RATIO = 500
+"""Compression ratio; real traces reach 10 to 60, a decompression bomb 1000."""
+
+_BLOCK = 8 << 20
+_PIECE = 2 << 20
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_PACKED = 64 << 10
+"""Bytes that are unpacked at once; the result is at most a thousand times as large."""
+_MAX_EVENT = 16 << 20
+"""Bytes; no event is larger."""
+_FIRST_TIME = re.compile(rb'"ts"\s*:\s*(.)')
+_MAX_TAIL = 16 << 20
+"""Bytes; only metadata follows the events."""
+_MAX_HEAD = 16 << 20
+_MAX_LISTS_IN_EVENT = 10_000
+_ARRAY_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+
+
+def load_trace(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    *,
+    table: str = "trace",
+    args: Mapping[str, str] | None = None,
+    phases: str | None = None,
+) -> None:
+    """Create a temporary table of the events of a trace, or only of some phases ("XM" = spans and metadata).
+
+    Columns: ph, name, pid, tid, cat, id (text), ts and dur (int64 ns; null if missing or not a number), and one
+    text column per entry of `args` (column name → key inside the event's "args" object).
+
+    Times written as JSON numbers pass through a double: microseconds since 1970 are exact to 0.25 µs, times relative
+    to a base (newer torch) and times in strings (Ascend) to the nanosecond.
+    """
+    with trace_query(path, args=args, phases=phases) as (select, parameters):
+        connection.execute(f'CREATE OR REPLACE TEMP TABLE "{table}" AS {select}', parameters)
+
+
+@contextmanager
+def trace_query(
+    path: Path, *, args: Mapping[str, str] | None = None, phases: str | None = None
+) -> Iterator[tuple[str, list[object]]]:
+    """The SELECT of `load_trace` and its parameters, for rows that are used only once."""
+    with _as_array(path) as array:
+        times = _NUMBERS if _times_are_numbers(array) else _TEXT
+        yield _select(args or {}, times, phases), [str(array), _largest(array), *(phases or "")]
+
+
+def load_counters(connection: duckdb.DuckDBPyConnection, path: Path, *, table: str = "counters") -> None:
+    """Create a temporary table of a trace's counter samples (ph "C"): name, series, ts (int64 ns) and value.
+
+    Their "args" have a key per series, which is not known beforehand: files that have any are read a second time.
+    """
+    with _as_array(path) as array:
+        times = _NUMBERS if _times_are_numbers(array) else _TEXT
+        connection.execute(
+            f"""
+            CREATE OR REPLACE TEMP TABLE "{table}" AS
+            WITH events AS (
+                FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = ?,
+                    columns = {{
+                        ph: 'VARCHAR', name: 'VARCHAR', ts: '{times.type}', args: 'MAP(VARCHAR, DOUBLE)'}})
+            ), samples AS (
+                SELECT name, {times.to_ns.format("ts")} AS ts, unnest(map_entries(args)) AS sample
+                FROM events
+                WHERE ph = 'C'
+            )
+            SELECT name, sample.key AS series, ts, sample.value AS value FROM samples WHERE sample.value IS NOT NULL
+            """,
+            [str(array), _largest(array)],
+        )
+
+
+@dataclass(frozen=True)
+class _Times:
+    """The type as which DuckDB reads "ts", and the SQL that converts it to int64 nanoseconds."""
+
+    type: str
+    to_ns: str
+
+
+_LENGTH = "TRY_CAST(round(dur * 1000) AS BIGINT)"
+"""A double holds durations to the nanosecond."""
+_NUMBERS = _Times("DOUBLE", "TRY_CAST(trunc({0}) AS BIGINT) * 1000 + TRY_CAST(round({0} % 1 * 1000) AS BIGINT)")
+"""Twice as fast as text. Integer and fraction apart: a product would lose another 128 ns of µs since 1970."""
+_TEXT = _Times(
+    "VARCHAR",
+    "if({0}[-4] = '.', TRY_CAST(replace({0}, '.', '') AS BIGINT),"
+    " TRY_CAST(TRY_CAST({0} AS DECIMAL(30, 3)) * 1000 AS BIGINT))",
+)
+"""For files with strings (Ascend): exact to the nanosecond; most have three decimals."""
+
+
+def _largest(array: Path) -> int:
+    """Limit for the size of an event. DuckDB allocates and touches twice this per thread before it reads the first event."""
+    return min(_MAX_EVENT, max(array.stat().st_size, 1 << 20))
+
+
+def _select(args: Mapping[str, str], times: _Times, phases: str | None) -> str:
+    """Parameters: path, limit for the size of an event, then the phases."""
+    fields = ", ".join(f'"{key}" VARCHAR' for key in sorted(set(args.values())))
+    struct = f", args: 'STRUCT({fields})'" if fields else ""
+    chosen = f"WHERE ph IN ({', '.join('?' * len(phases))})" if phases else ""
+    if phases == "X":
+        # Spans without a time are left out. Tested on the text: the number would be computed twice.
+        chosen += " AND event.ts IS NOT NULL"
+    # ignore_errors turns values of the wrong type into null; invalid JSON still raises.
+    picked = "".join(f', args."{key}" AS "{column}"' for column, key in args.items())
+    return f"""
+        SELECT ph, name, pid, tid, cat, id, {times.to_ns.format("ts")} AS ts, {_LENGTH} AS dur{picked}
+        FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = ?, columns = {{
+            ph: 'VARCHAR', name: 'VARCHAR', pid: 'VARCHAR', tid: 'VARCHAR', cat: 'VARCHAR', id: 'VARCHAR',
+            ts: '{times.type}', dur: 'DOUBLE'{struct}}}) AS event
+        {chosen}
+    """
+
+
+def _times_are_numbers(array: Path) -> bool:
+    with array.open("rb") as file:
+        found = _FIRST_TIME.search(file.read(1 << 20))
+    return found is not None and found[1] != b'"'
+
+
+@contextmanager
+def _as_array(path: Path) -> Iterator[Path]:
+    """A file that holds only the JSON array of events: the file itself, or a temporary copy of its array."""
+    if path.stat().st_size == 0:
+        raise FormatError("is empty", file=path)
+    packed = _is_gzip(path)
+    if not packed and _starts_with_bracket(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
+        plain = unpack(path, Path(scratch) / "unpacked.json") if packed else path
+        if _starts_with_bracket(plain):
+            yield plain
+        else:
+            yield _copy_array(plain, Path(scratch) / "array.json", named=path)
+
+
+def unpack(path: Path, target: Path) -> Path:
+    """Decompress a gzip file, up to a limit."""
+    with target.open("wb") as out:
+        for block in unpacked(path):
+            out.write(block)
+    return target
+
+
+def unpacked(path: Path) -> Iterator[bytes]:
+    """The content of a gzip file in blocks, up to a limit."""
+    limit = min(MAX_UNPACKED, max(path.stat().st_size * MAX_RATIO, 64 << 20))
+    given = 0
+    try:
+        for block in _members(path):
+            given += len(block)
+            if given > limit:
+                raise FormatError(f"unpacks to more than {limit >> 20:,} MiB; refused", file=path)
+            yield block
+    except (EOFError, zlib.error) as error:
+        raise FormatError(f"damaged or cut-off gzip data ({error})", file=path) from error
+
+
+def _members(path: Path) -> Iterator[bytes]:
+    """Without the gzip module: it returns 8 kB at a time, which takes as long as unpacking them."""
+    with path.open("rb") as source:
+        member, begun = zlib.decompressobj(wbits=31), False
+        packed = source.read(_PACKED)
+        while packed:
+            yield member.decompress(packed)
+            packed, begun = b"", True
+            if member.eof:
+                # Another member may follow, or padding.
+                packed, begun = member.unused_data.lstrip(b"\0"), False
+                member = zlib.decompressobj(wbits=31)
+            packed = packed or source.read(_PACKED)
+        if begun:
+            raise EOFError("it ends in the middle")
+
+
+def event_pieces(path: Path, *, size: int = _PIECE, most: int = _MAX_EVENT) -> Iterator[bytes]:
+    """The events of a trace as JSON lists of about `size` bytes each.
+
+    Split where an event begins with its phase, as torch writes them: no string contains `{"ph"`, because its quotes would
+    be escaped. Traces that are written differently are returned in one piece, if they are no larger than `most`.
+    """
+    blocks = unpacked(path) if _is_gzip(path) else _blocks(path)
+    buffer, is_list = _after_bracket(blocks, path)
+    for block in blocks:
+        buffer += block
+        if len(buffer) >= size and (cut := _last_opening(buffer)):
+            yield b"[" + buffer[:cut].rstrip(b" \t\r\n,") + b"]"
+            buffer = buffer[cut:]
+        if len(buffer) > most:
+            raise FormatError("events do not begin with their phase: too large to be read in one piece", file=path)
+    end = len(buffer) if is_list else _end_of_array(buffer, 0)
+    if end is None:
+        raise FormatError("is cut off: the list of events does not end", file=path)
+    yield b"[" + buffer[:end]
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as source:
+        while block := source.read(1 << 20):
+            yield block
+
+
+def _after_bracket(blocks: Iterator[bytes], path: Path) -> tuple[bytes, bool]:
+    """What was read so far after the "[" before the first event, and whether the file is a bare list."""
+    buffer = b""
+    for block in blocks:
+        buffer += block
+        text = buffer.lstrip(_BLANK)
+        if text.startswith(b"["):
+            return text[1:], True
+        if found := _ARRAY_KEY.search(text):
+            return text[found.end() :], False
+        if len(buffer) > _MAX_HEAD:
+            break
+    raise FormatError('has no "traceEvents" array', file=path)
+
+
+def _last_opening(events: bytes) -> int:
+    """Offset of the last event that begins with its phase; 0 if only the first does."""
+    phase = events.rfind(b'"ph"')
+    before = events[max(0, phase - 64) : max(0, phase)].rstrip()
+    return max(0, phase - 64) + len(before) - 1 if before.endswith(b"{") else 0
+
+
+def read_head(path: Path, size: int = 65536) -> bytes:
+    """The first bytes of a file, unpacked if it is gzip; b"" if it is damaged."""
+    try:
+        with gzip.open(path, "rb") if _is_gzip(path) else path.open("rb") as source:
+            return source.read(size)
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
+def read_metadata(path: Path) -> bytes:
+    """A trace object without its events, as JSON: the keys before them and, in a plain file, after them.
+
+    b"{}" for a bare list of events and for anything else without "traceEvents".
+    """
+    # Events usually begin within a few kilobytes, and unpacking more takes as long as reading a small trace.
+    for size in (1 << 16, 1 << 20, _MAX_HEAD):
+        head = read_head(path, size)
+        found = _ARRAY_KEY.search(head)
+        if found or len(head) < size:
+            break
+    if not found:
+        return b"{}"
+    rest = b"}" if _is_gzip(path) else _after_events(path, found.end() - 1)
+    return head[: found.start()] + b'"traceEvents":0' + rest
+
+
+def _after_events(path: Path, start: int) -> bytes:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        end = _end_of_array(data, start)
+        return data[end:] if end else b"}"
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def _starts_with_bracket(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4096).lstrip(_BLANK).startswith(b"[")
+
+
+def _copy_array(path: Path, target: Path, *, named: Path) -> Path:
+    """Copy the "traceEvents" array of an object to a file."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = _ARRAY_KEY.search(data)
+        if not found:
+            raise FormatError('has no "traceEvents" array', file=named)
+        start = found.end() - 1
+        end = _end_of_array(data, start)
+        if end is None:
+            raise FormatError("is cut off: the list of events does not end", file=named)
+        with target.open("wb") as out:
+            _copy_range(file, out, start, end)
+    return target
+
+
+def _copy_range(source: BinaryIO, target: BinaryIO, start: int, end: int) -> None:
+    """Copy bytes with sendfile if possible: twice as fast as through Python."""
+    try:
+        while start < end:
+            copied = os.sendfile(target.fileno(), source.fileno(), start, min(end - start, 1 << 30))
+            if not copied:
+                raise OSError("the file became shorter while it was read")
+            start += copied
+    except (AttributeError, OSError):
+        # Not supported here: the target's position is where sendfile stopped.
+        source.seek(start)
+        while start < end and (block := source.read(min(end - start, _BLOCK))):
+            target.write(block)
+            start += len(block)
+
+
+def _end_of_array(data: mmap.mmap | bytes, start: int) -> int | None:
+    """Offset after the "]" that closes the array of events; None if there is none.
+
+    The last key `"ph"` of a file is in the last event. Of the "]" after it, the first that is followed by the
+    well-formed rest of an object closes the events: inside an event the rest has a brace too many, inside a string a
+    quote too many. (Searching from the end of the file would find lists that follow the events, such as "INFO".)
+    """
+    position = _last_event(data, start)
+    for _ in range(_MAX_LISTS_IN_EVENT):
+        position = data.find(b"]", position)
+        if position < 0 or len(data) - position > _MAX_TAIL:
+            return None
+        position += 1
+        if _is_rest_of_object(data[position:]):
+            return position
+    return None
+
+
+def _last_event(data: mmap.mmap | bytes, start: int) -> int:
+    """Offset of the last key "ph"; the start of the array if it has no events."""
+    position = len(data)
+    while (position := data.rfind(b'"ph"', start, position)) >= 0:
+        if data[position + 4 : position + 64].lstrip().startswith(b":"):
+            return position
+    return start
+
+
+def _is_rest_of_object(rest: bytes) -> bool:
+    if not rest.lstrip().startswith((b"}", b",")):
+        return False
+    try:
+        msgspec.json.decode(b'{"_":0' + rest, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True

@@ -1,0 +1,174 @@
+"""Events of a torch trace as tables: loaded once into DuckDB, then one query per table.
+
+Timestamps are microseconds, in newer traces relative to `baseTimeNanoseconds`. Device work has the categories kernel,
+gpu_memcpy and gpu_memset; kernels of a communication library are recognised by name or by their arguments.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paceline.formats.base import Sink
+from paceline.formats.chrome_trace.trace_events import load_counters, load_trace
+from paceline.formats.kineto.collectives import IS_COMMUNICATION, read_collectives, stage_communication
+from paceline.formats.kineto.groups import add_groups, groups_in_events
+from paceline.formats.kineto.metadata import TraceHead
+from paceline.formats.kineto.steps import read_steps, stage_steps
+
+TABLES = frozenset({"ranks", "groups", "steps", "kernels", "collectives", "host_calls", "counters", "memory"})
+
+_ARGS = {
+    "stream": "stream",
+    "device": "device",
+    "label": "name",
+    "labels": "labels",
+    "collective": "Collective name",
+    "elements_in": "In msg nelems",
+    "elements_out": "Out msg nelems",
+    "dtype": "dtype",
+    "pg_name": "Process Group Name",
+    "pg_desc": "Process Group Description",
+    "pg_ranks": "Process Group Ranks",
+    "seq": "Seq",
+    "seq_num": "seq_num",
+    "src": "Src Rank",
+    "dst": "Dst Rank",
+    "dims": "Input Dims",
+    "types": "Input type",
+    "bytes": "Bytes",
+    "allocated": "Total Allocated",
+    "reserved": "Total Reserved",
+    "device_type": "Device Type",
+    "device_id": "Device Id",
+}
+
+_STAGED = ("kineto_device", "kineto_communication", "kineto_steps", "trace")
+
+
+def read_trace(path: Path, head: TraceHead, sink: Sink) -> None:
+    load_trace(sink.connection, path, args=_ARGS)
+    shift = _stage_spans(head, sink)
+    _stage_device(sink)
+    stage_communication(sink)
+    stage_steps(sink)
+    _read_device_number(sink)
+    if not head.groups:
+        add_groups(groups_in_events(sink), head, sink)
+    read_steps(sink)
+    read_collectives(head, sink)
+    sink.add_query("kernels", _KERNELS)
+    sink.add_query("host_calls", _HOST_CALLS)
+    sink.add_query("memory", _MEMORY, [shift])
+    _read_counters(path, shift, sink)
+    sink.connection.execute("DROP VIEW kineto_spans")
+    for table in _STAGED:
+        sink.connection.execute(f"DROP TABLE {table}")
+
+
+def read_events(path: Path, head: TraceHead, sink: Sink) -> None:
+    load_trace(sink.connection, path, args={"label": "name", "labels": "labels"}, phases="XM")
+    _stage_spans(head, sink)
+    sink.add_query("events", _EVENTS)
+    sink.connection.execute("DROP VIEW kineto_spans")
+    sink.connection.execute("DROP TABLE trace")
+
+
+def _stage_spans(head: TraceHead, sink: Sink) -> int:
+    """Create the view `kineto_spans` of all complete events on the absolute clock; returns what is added to timestamps."""
+    [(latest,)] = sink.connection.execute("SELECT coalesce(max(ts), 0) FROM trace").fetchall()
+    shift = head.base if latest < head.base else 0
+    sink.connection.execute("SET VARIABLE kineto_shift = ?", [shift])
+    sink.connection.execute(
+        """
+        CREATE OR REPLACE TEMP VIEW kineto_spans AS
+        SELECT * EXCLUDE (ts, dur), ts + getvariable('kineto_shift') AS start, dur AS duration
+        FROM trace
+        WHERE ph = 'X' AND ts IS NOT NULL AND dur >= 0
+        """
+    )
+    return shift
+
+
+def _stage_device(sink: Sink) -> None:
+    sink.connection.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE kineto_device AS
+        SELECT name, start, duration, TRY_CAST(stream AS BIGINT) AS stream, TRY_CAST(device AS BIGINT) AS device,
+               CASE WHEN cat ILIKE 'kernel' THEN 'kernel' WHEN cat ILIKE '%memcpy' THEN 'Memcpy' ELSE 'Memset' END
+                   AS kind,
+               coalesce({IS_COMMUNICATION}, false) AS communicates
+        FROM kineto_spans
+        WHERE cat IN ('kernel', 'gpu_memcpy', 'gpu_memset', 'Kernel', 'Memcpy', 'Memset')
+        """
+    )
+
+
+def _read_device_number(sink: Sink) -> None:
+    # fetchall, here and elsewhere: DuckDB refuses new statements while a result of fetchone is open.
+    [(device,)] = sink.connection.execute("SELECT mode(device) FROM kineto_device WHERE device >= 0").fetchall()
+    if device is not None:
+        sink.add("ranks", {"device": int(device)})
+
+
+_KERNELS = """
+    WITH functions AS (
+        -- "void at::native::sum<float>(float*)" → "sum": the common name of a kernel's template instances.
+        SELECT DISTINCT name, regexp_replace(
+                   regexp_extract(replace(name, '(anonymous namespace)::', ''), '^(?:void )?([^<(]*)', 1), '^.*::', ''
+               ) AS function
+        FROM kineto_device WHERE kind = 'kernel'
+    )
+    SELECT step, work.name, CASE WHEN kind = 'kernel' THEN function ELSE kind END AS type,
+           CASE WHEN communicates THEN 'COMMUNICATION' ELSE 'GPU' END AS core, stream, work.start, duration
+    FROM kineto_device AS work
+    LEFT JOIN functions USING (name)
+    ASOF LEFT JOIN kineto_steps AS steps ON work.start >= steps.start
+"""
+
+_HOST_CALLS = """
+    SELECT CASE WHEN cat IN ('cpu_op', 'Operator') THEN 'framework' ELSE 'runtime' END AS layer, name,
+           count(*) AS count, sum(duration)::BIGINT AS time, min(duration) AS min, max(duration) AS max
+    FROM kineto_spans
+    WHERE cat IN ('cpu_op', 'Operator', 'Runtime') OR suffix(cat, '_runtime') OR suffix(cat, '_driver')
+    GROUP BY ALL
+"""
+
+_EVENTS = """
+    WITH processes AS (
+        SELECT pid, any_value(label) FILTER (name = 'process_name') AS process,
+               any_value(labels) FILTER (name = 'process_labels' AND labels <> 'CPU') AS device
+        FROM trace WHERE ph = 'M' GROUP BY pid
+    ), threads AS (
+        SELECT pid, tid, trim(any_value(label)) AS thread
+        FROM trace WHERE ph = 'M' AND name = 'thread_name' GROUP BY pid, tid
+    ), tracks AS (
+        SELECT pid, tid, coalesce(device, process, pid, '') || '/' || coalesce(thread, tid, '') AS track
+        FROM (SELECT DISTINCT pid, tid FROM trace)
+        LEFT JOIN processes USING (pid)
+        LEFT JOIN threads USING (pid, tid)
+    )
+    SELECT track, name, cat AS category, start, duration FROM kineto_spans LEFT JOIN tracks USING (pid, tid)
+"""
+
+_MEMORY = """
+    WITH samples AS (
+        SELECT ts + ? AS time, TRY_CAST(device_type AS BIGINT) AS kind_of_device,
+               TRY_CAST(device_id AS BIGINT) AS device, TRY_CAST(bytes AS BIGINT) AS size,
+               TRY_CAST(allocated AS BIGINT) AS allocated, TRY_CAST(reserved AS BIGINT) AS reserved
+        FROM trace
+        WHERE ph = 'i' AND name = '[memory]'
+    )
+    -- Device type 0 is the host: left out if a device was recorded, because the sums are per allocator.
+    SELECT 'sample' AS kind, CASE WHEN kind_of_device = 0 THEN 'CPU' ELSE 'GPU ' || coalesce(device, 0) END AS name,
+           time, size, allocated, reserved
+    FROM samples
+    WHERE kind_of_device <> 0 OR NOT EXISTS (FROM samples WHERE kind_of_device <> 0)
+"""
+
+
+def _read_counters(path: Path, shift: int, sink: Sink) -> None:
+    [(samples,)] = sink.connection.execute("SELECT count(*) FROM trace WHERE ph = 'C'").fetchall()
+    if samples and sink.wants("counters"):
+        load_counters(sink.connection, path, table="kineto_counters")
+        sink.add_query("counters", "SELECT name, series, ts + ? AS time, value FROM kineto_counters", [shift])
+        sink.connection.execute("DROP TABLE kineto_counters")

@@ -1,0 +1,236 @@
+"""Collectives: who arrived last, who waited how long; by class, one by one, by rank.
+
+Arrival is the start on the cluster clock. Where no start is known, all members are taken to leave together, so the member
+with the shortest stay came last: arrival = -duration. Of one collective (an *instance*, joined by group, op and sequence):
+
+    waited       = last arrival - own arrival                       summed over the members: what the last one cost
+    early        = min(duration, last arrival - own arrival)        waiting inside the call
+    blocked_time = last arrival - the arrival before it             what all members could have saved; of the last member
+    spread       = last arrival - first arrival
+
+Send and receive have one partner each and no common arrival; they have no instance.
+
+    waiting      = wait as the device recorded it; where a rank recorded none at all, its early time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paceline.metrics.table import Source, Table, query
+
+TOP_CLASSES = 8
+TOP_COLLECTIVES = 12
+
+GROUP_KINDS = """
+    SELECT "group", any_value(kind) AS kind, count(DISTINCT rank) AS size FROM groups GROUP BY "group"
+"""
+
+COLLECTIVE_INSTANCES = """
+    WITH arrived AS (
+        SELECT *, coalesce(start, -duration) AS arrival FROM collectives
+        WHERE op NOT IN ('send', 'receive') AND "group" IS NOT NULL AND sequence IS NOT NULL
+    )
+    SELECT "group", op, sequence, any_value(kind) AS kind, arg_min(name, rank) AS name, min(step) AS step,
+           count(*) AS members, min(arrival) AS first_arrival, max(arrival) AS last_arrival,
+           -- Of ranks that arrived in the same nanosecond, the lowest.
+           arg_max(rank, arrival::HUGEINT * 2147483648 - rank) AS last_rank, max(arrival, 2)[2] AS arrival_before_last,
+           (count(*)::HUGEINT * max(arrival) - sum(arrival))::BIGINT AS waited, max(duration) AS longest,
+           min(duration) AS shortest, sum(bytes)::BIGINT AS bytes, sum(transit)::BIGINT AS transit
+    FROM arrived LEFT JOIN group_kinds USING ("group")
+    GROUP BY "group", op, sequence HAVING count(*) > 1
+"""
+"""One row per collective that several ranks recorded; ns."""
+
+RANK_COLLECTIVES = """
+    WITH summed AS (
+        SELECT rank, one.step, one.op, group_kinds.kind, count(*) AS calls, sum(duration)::BIGINT AS duration,
+               sum(wait)::BIGINT AS wait, sum(one.transit)::BIGINT AS transit, sum(one.bytes)::BIGINT AS bytes,
+               sum(least(duration, last_arrival - coalesce(start, -duration)))::BIGINT AS early,
+               sum(last_arrival - coalesce(start, -duration))::BIGINT AS waited,
+               count(members) AS instances, count(*) FILTER (rank = last_rank) AS last,
+               sum(1.0 / members)::DOUBLE AS expected,
+               sum(last_arrival - arrival_before_last) FILTER (rank = last_rank)::BIGINT AS blocked_time
+        FROM collectives AS one
+        LEFT JOIN collective_instances USING ("group", op, sequence)
+        LEFT JOIN group_kinds ON one."group" = group_kinds."group"
+        GROUP BY ALL
+    )
+    SELECT *, if(sum(wait) OVER (PARTITION BY rank) > 0, wait, early) AS waiting FROM summed
+"""
+"""One row per rank × step × operator × kind of group; ns, sums over the calls."""
+
+DERIVED: Mapping[str, str] = {
+    "group_kinds": GROUP_KINDS,
+    "collective_instances": COLLECTIVE_INSTANCES,
+    "rank_collectives": RANK_COLLECTIVES,
+}
+"""In the order in which they build on each other."""
+
+
+def with_derived(*names: str) -> str:
+    """`WITH …` up to these tables, for a source that does not hold them."""
+    last = max(list(DERIVED).index(name) for name in names)
+    return "WITH " + ", ".join(f"{name} AS ({select})" for name, select in list(DERIVED.items())[: last + 1])
+
+
+def rank_communication(chosen: str) -> str:
+    """SELECT over `rank_collectives`: each rank's communication, per step, in the steps chosen (SQL on `step`).
+
+    time, waiting, transit, blocked_time    ms per step
+    calls, bytes                            per step
+    waiting_share                           waiting / time
+    bandwidth                               sum(bytes) / sum(transit), GB/s
+    last                                    share of its collectives in which it arrived last
+    """
+    return f"""
+        WITH summed AS (
+            SELECT rank, sum(calls) AS calls, sum(duration) / 1e6 AS time, sum(waiting) / 1e6 AS waiting,
+                   sum(transit) / 1e6 AS transit, sum(bytes) AS bytes, sum(bytes) / nullif(sum(transit), 0) AS bandwidth,
+                   sum(last) / nullif(sum(instances), 0) AS last, sum(blocked_time) / 1e6 AS blocked_time,
+                   count(DISTINCT coalesce(step, 0)) AS steps
+            FROM rank_collectives WHERE {chosen} GROUP BY rank
+        )
+        SELECT rank, calls / steps AS calls, time / steps AS time, waiting / steps AS waiting, transit / steps AS transit,
+               waiting / nullif(time, 0) AS waiting_share, bytes / steps AS bytes, bandwidth, last,
+               blocked_time / steps AS blocked_time
+        FROM summed
+    """
+
+
+COLLECTIVES_COMPARED = """
+    SELECT * EXCLUDE (longest, shortest, waited, transit), (last_arrival - first_arrival) / 1e6 AS spread,
+           waited / 1e6 AS waited, longest / 1e6 AS longest, shortest / 1e6 AS shortest,
+           bytes / nullif(transit, 0) AS bandwidth
+    FROM collective_instances
+"""
+"""Each collective that several ranks recorded, ms: how far apart they arrived, who came last, what the others waited in all."""
+
+COLLECTIVE_ARRIVALS = """
+    SELECT "group", op, sequence, rank, (coalesce(start, -duration) - first_arrival) / 1e6 AS late,
+           (last_arrival - coalesce(start, -duration)) / 1e6 AS waited, duration / 1e6 AS duration,
+           one.transit / 1e6 AS transit, wait / 1e6 AS wait, one.bytes AS bytes
+    FROM collectives AS one JOIN collective_instances USING ("group", op, sequence)
+"""
+"""Each member of each collective, ms: when it arrived after the first, how long it waited for the last, how long it stayed."""
+
+
+def rank_operators(chosen: str) -> str:
+    """SELECT: the communication operators of each rank by name, sums over the steps chosen, ms."""
+    return f"""
+        SELECT rank, op, kind, name, count(*) AS calls, sum(duration) / 1e6 AS time, max(duration) / 1e6 AS longest,
+               sum(wait) / 1e6 AS wait, sum(transit) / 1e6 AS transit, sum(bytes) AS bytes,
+               sum(bytes) / nullif(sum(transit), 0) AS bandwidth
+        FROM collectives LEFT JOIN group_kinds USING ("group") WHERE {chosen} GROUP BY rank, op, kind, name
+    """
+
+
+def collective_classes(run: Source, chosen: str) -> Table:
+    """Operator × kind of group; times are ms per step of one rank taking part, bandwidth = bytes / transit."""
+    return query(
+        run,
+        f"""
+        {with_derived("group_kinds")},
+        rows AS (SELECT collectives.*, kind, size FROM collectives LEFT JOIN group_kinds USING ("group") WHERE {chosen})
+        SELECT op, coalesce(kind, '') AS kind, count(DISTINCT "group") AS groups, max(size) AS size,
+               count(DISTINCT rank) AS ranks, count(*) AS calls,
+               count(*) / count(DISTINCT (rank, step)) AS calls_per_step,
+               sum(duration) / count(DISTINCT (rank, step)) / 1e6 AS time,
+               sum(wait) / count(DISTINCT (rank, step)) / 1e6 AS wait,
+               sum(transit) / count(DISTINCT (rank, step)) / 1e6 AS transit,
+               sum(bytes) AS bytes, avg(bytes) AS bytes_per_call, sum(bytes) / nullif(sum(transit), 0) AS bandwidth
+        FROM rows GROUP BY op, kind ORDER BY sum(duration) DESC NULLS LAST, op, kind
+        """,
+    )
+
+
+def arrivals(run: Source, chosen: str) -> Table:
+    """Per rank: in how many collectives it took part and came last, what that cost the others, how long it waited itself.
+
+    last         = collectives in which it arrived last
+    expected     = how often chance alone would make it last = sum(1 / members)
+    blocked_time = last arrival - the arrival before it, summed where this rank was last, ms per step
+    waited       = last arrival - own arrival, summed, ms per step
+    """
+    return query(
+        run,
+        f"""
+        {with_derived("rank_collectives")}
+        SELECT rank, sum(instances) AS instances, sum(last) AS last, sum(last) / sum(instances) AS last_share,
+               sum(expected) AS expected, sum(expected) / sum(instances) AS expected_share,
+               coalesce(sum(blocked_time), 0) / count(DISTINCT coalesce(step, 0)) / 1e6 AS blocked_time,
+               sum(waited) / count(DISTINCT coalesce(step, 0)) / 1e6 AS waited
+        FROM rank_collectives WHERE {chosen} AND instances > 0 GROUP BY rank ORDER BY rank
+        """,
+    )
+
+
+def waiting_shares(run: Source) -> Table:
+    """Per rank and step: which share of its time inside collectives a rank waited; receives left out, they are the bubble.
+
+    share = sum(waiting) / sum(duration)
+    """
+    return query(
+        run,
+        f"""
+        {with_derived("rank_collectives")}
+        SELECT rank, step, coalesce(sum(waiting), 0) / nullif(sum(duration), 0) AS share
+        FROM rank_collectives WHERE op <> 'receive' GROUP BY rank, step
+        """,
+    )
+
+
+def operator_names(run: Source, chosen: str) -> Table:
+    """What the per-operator chart can show: the heaviest classes (kind of row 'class'), then single collectives."""
+    return query(
+        run,
+        f"""
+        {with_derived("group_kinds")}, {_RANKED.format(chosen=chosen)}
+        SELECT id, what, op, kind, name, step, members FROM (
+            SELECT place - 1 AS id, 'class' AS what, op, kind, NULL AS name, NULL AS step, members FROM classes
+            UNION ALL
+            SELECT {TOP_CLASSES} + place - 1, 'single', op, kind, name, step, members FROM singles
+        ) ORDER BY id
+        """,
+    )
+
+
+def operator_times(run: Source, chosen: str) -> Table:
+    """Per operator of `operator_names` and rank: elapse, transit, wait, sync in ms (per step, for classes)."""
+    return query(
+        run,
+        f"""
+        {with_derived("group_kinds")}, {_RANKED.format(chosen=chosen)},
+        of_classes AS (
+            SELECT place - 1 AS id, rank, sum(duration) / count(DISTINCT step) AS elapse,
+                   sum(transit) / count(DISTINCT step) AS transit, sum(wait) / count(DISTINCT step) AS wait,
+                   sum(sync) / count(DISTINCT step) AS sync
+            FROM rows JOIN classes USING (op, kind) GROUP BY place, rank
+        ),
+        of_singles AS (
+            SELECT {TOP_CLASSES} + place - 1 AS id, rows.rank, duration, transit, wait, sync
+            FROM rows JOIN singles USING ("group", op, sequence)
+        )
+        SELECT id, rank, elapse / 1e6 AS elapse, transit / 1e6 AS transit, wait / 1e6 AS wait, sync / 1e6 AS sync
+        FROM (FROM of_classes UNION ALL FROM of_singles) ORDER BY id, rank
+        """,
+    )
+
+
+_RANKED = f"""
+        rows AS (
+            SELECT collectives.* REPLACE (coalesce(step, 0) AS step), coalesce(kind, '') AS kind
+            FROM collectives LEFT JOIN group_kinds USING ("group") WHERE {{chosen}} AND duration IS NOT NULL
+        ),
+        classes AS (
+            SELECT op, kind, count(DISTINCT rank) AS members,
+                   row_number() OVER (ORDER BY sum(duration) DESC, op, kind) AS place
+            FROM rows GROUP BY op, kind QUALIFY place <= {TOP_CLASSES}
+        ),
+        singles AS (
+            SELECT "group", op, sequence, any_value(kind) AS kind, any_value(name ORDER BY rank) AS name,
+                   any_value(step) AS step, count(DISTINCT rank) AS members,
+                   row_number() OVER (ORDER BY max(duration) DESC, "group", op, sequence) AS place
+            FROM rows WHERE op NOT IN ('send', 'receive') AND "group" IS NOT NULL AND sequence IS NOT NULL
+            GROUP BY "group", op, sequence QUALIFY place <= {TOP_COLLECTIVES}
+        )"""

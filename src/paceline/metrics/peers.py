@@ -1,0 +1,209 @@
+"""Peer groups, reference and excess: who is compared with whom, and who stands out.
+
+Ranks are peers when they run the same program: same pipeline stage, same kinds and numbers of collectives per step. Among
+peers the healthy ones are the fast half, because a fault makes a rank slower and never faster: the reference is the median
+of the lower half, which holds for two peers, for several culprits, and when half of the peers are slow.
+
+    reference(r, n) = median over the fast half of r's peers of value(·, n)
+    excess(r, n)    = value(r, n) / reference(r, n) - 1
+
+and of a rank, over the steps n in which it has a value; so everybody who divides the first two numbers gets the third:
+
+    value(r)        = median over n of value(r, n)
+    reference(r)    = median over n of reference(r, n)
+    excess(r)       = value(r) / reference(r) - 1
+
+    noise           = 1.4826 · MAD over ranks and steps of the fast half's excess, or, if that is more (it is 0 for two
+                      peers), of how far each rank's value / reference strays from its own median, as a share of it
+    chance(r)       = 2 · peers · min over two sets of h others (the fast half; all) of
+                      P(Binomial(steps, 1 / (h + 1)) ≥ steps in which r is slower than all of the set)
+
+On machines so noisy that no single step proves anything, a persistent excess still shows: without one, all would take
+turns in being the slowest, and `chance` says how likely it would be that one of them lost so often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+PeerGroups = tuple[tuple[int, ...], ...]
+"""Rows of ranks that are peers of each other."""
+
+EFFECT_FLOOR = 0.025
+"""The smallest excess that is reported."""
+SIGMAS = 5.0
+PERSISTENT_SHARE = 0.6
+"""A persistent excess shows in at least this share of the steps."""
+FASTER_SHARE = 0.1
+UNLIKELY = 1e-3
+"""A rank that is slowest so often that chance would do it more rarely than this is persistently slow."""
+BETWEEN_SIGMAS = 3.0
+
+
+@dataclass(frozen=True)
+class Excess:
+    """How much more of something each rank has than its peers; nan where it has none to compare with."""
+
+    groups: PeerGroups
+    values: Floats
+    """ranks × steps."""
+    reference: Floats
+    """ranks × steps, in the unit of the values."""
+    noise: float
+    between: float
+    """1.4826 · MAD of what healthy ranks persistently have more or less than their reference."""
+    chance: Floats
+    """Per rank, see above."""
+
+    @cached_property
+    def relative(self) -> Floats:
+        """ranks × steps: excess(r, n)."""
+        return _relative(self.values, self.reference)
+
+    @cached_property
+    def median_value(self) -> Floats:
+        """value(r)."""
+        return nan_median(self.values)
+
+    @cached_property
+    def median_reference(self) -> Floats:
+        """reference(r)."""
+        return _median_reference(self.values, self.reference)
+
+    @cached_property
+    def per_rank(self) -> Floats:
+        """excess(r)."""
+        return _relative(self.median_value, self.median_reference)
+
+    @property
+    def threshold(self) -> float:
+        return max(EFFECT_FLOOR, SIGMAS * self.noise)
+
+    def persistent(self) -> list[int]:
+        """Rows of ranks that exceed the threshold persistently, worst first."""
+        known = np.maximum(1, (~np.isnan(self.relative)).sum(axis=1))
+        share = (np.nan_to_num(self.relative) > self.threshold / 2).sum(axis=1) / known
+        # A rank that is clearly faster than its peers in some steps is given different work, it is not slow.
+        faster = (np.nan_to_num(self.relative) < -self.threshold).sum(axis=1) / known
+        excess = self.per_rank
+        clear = (excess > self.threshold) & (share >= PERSISTENT_SHARE) & (faster <= FASTER_SHARE)
+        often = (excess > max(EFFECT_FLOOR, BETWEEN_SIGMAS * self.between)) & (self.chance < UNLIKELY)
+        found = [int(row) for row in np.flatnonzero(clear | often)]
+        return sorted(found, key=lambda row: -excess[row])
+
+
+def program(collectives: Mapping[str, int], steps: int) -> Hashable:
+    """What a rank does: how many collectives of which kind per step."""
+    return tuple(sorted((op, round(count / max(1, steps))) for op, count in collectives.items()))
+
+
+def peer_groups(stages: Sequence[int], programs: Sequence[Hashable]) -> PeerGroups:
+    """Rows of equal (stage, program).
+
+    >>> peer_groups([0, 0, 1], ["a", "a", "a"])
+    ((0, 1), (2,))
+    """
+    groups: dict[tuple[int, Hashable], list[int]] = defaultdict(list)
+    for row, key in enumerate(zip(stages, programs, strict=True)):
+        groups[key].append(row)
+    return tuple(tuple(rows) for rows in groups.values())
+
+
+def excess_over_peers(values: Floats, groups: PeerGroups) -> Excess:
+    """Compare a ranks × steps quantity with the reference of each rank's peers."""
+    reference = np.full(values.shape, np.nan)
+    chance = np.ones(len(values))
+    fast_halves: list[list[int]] = []
+    swings: list[Floats] = []
+    for group in groups:
+        rows = list(group)
+        fast = fast_half(nan_median(values[rows])) if len(rows) > 1 else []
+        if fast:
+            healthy = [rows[place] for place in fast]
+            reference[rows] = nan_median(values[healthy].T)[None, :]
+            chance[rows] = _chances(values[rows], values[healthy])
+            fast_halves.append(healthy)
+            swings.append(_swing(values, reference, [row for row in rows if healthy != [row]]))
+    relative = _relative(values, reference)
+    per_rank = _relative(nan_median(values), _median_reference(values, reference))
+    noise = max(_deviation([relative[rows].ravel() for rows in fast_halves]), _deviation(swings))
+    between = _deviation([per_rank[rows] for rows in fast_halves])
+    return Excess(groups, values, reference, noise, between, chance)
+
+
+def fast_half(values: Floats) -> list[int]:
+    """Places of the lower half (the middle one included) of the known values, least first.
+
+    >>> fast_half(np.array([5.0, 3.0, np.nan, 4.0]))
+    [1, 3]
+    """
+    order = [int(place) for place in np.argsort(values, kind="stable") if not np.isnan(values[place])]
+    return order[: (len(order) + 1) // 2]
+
+
+def _relative(values: Floats, reference: Floats) -> Floats:
+    with np.errstate(invalid="ignore", divide="ignore"):  # a rank without work of its own
+        relative: Floats = values / reference - 1
+    return relative
+
+
+def _median_reference(values: Floats, reference: Floats) -> Floats:
+    """Over the steps in which the rank has a value."""
+    return nan_median(np.where(np.isnan(values), np.nan, reference))
+
+
+def _swing(values: Floats, reference: Floats, rows: list[int]) -> Floats:
+    """How far each of these ranks strays from its median distance to the reference, step by step; noise multiplies."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = values[rows] / reference[rows]
+        swing: Floats = (ratio / nan_median(ratio)[:, None] - 1).ravel()
+    return swing
+
+
+def _chances(values: Floats, healthy: Floats) -> Floats:
+    """How likely one of these ranks would lose against the others as often as each of them did."""
+    ranks = range(len(values))
+    fewer = [_chance_of_losing(values[rank], healthy) for rank in ranks]  # shows several culprits
+    all_others = [
+        _chance_of_losing(values[rank], np.delete(values, rank, axis=0)) for rank in ranks
+    ]  # needs fewer steps
+    chances: Floats = np.minimum(1.0, 2 * len(values) * np.minimum(fewer, all_others))
+    return chances
+
+
+def _chance_of_losing(mine: Floats, others: Floats) -> float:
+    known = ~np.isnan(mine) & ~np.isnan(others).any(axis=0)
+    lost = int((mine[known] > others[:, known].max(axis=0)).sum())
+    return _binomial_tail(int(known.sum()), lost, 1 / (len(others) + 1))
+
+
+def _binomial_tail(trials: int, least: int, odds: float) -> float:
+    """
+    >>> _binomial_tail(3, 2, 0.5)
+    0.5
+    """
+    return sum(math.comb(trials, n) * odds**n * (1 - odds) ** (trials - n) for n in range(least, trials + 1))
+
+
+def _deviation(values: list[Floats]) -> float:
+    """Standard deviation around 0, unmoved by outliers."""
+    joined = np.concatenate(values) if values else np.zeros(0)
+    known = joined[~np.isnan(joined)]
+    return 1.4826 * float(np.median(np.abs(known))) if len(known) else 0.0
+
+
+def nan_median(values: Floats) -> Floats:
+    """Row medians that stay silent about rows without a value."""
+    result = np.full(values.shape[0], np.nan)
+    filled = ~np.isnan(values).all(axis=1)
+    if filled.any():
+        result[filled] = np.nanmedian(values[filled], axis=1)
+    return result

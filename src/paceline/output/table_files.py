@@ -1,0 +1,75 @@
+"""All tables of a run as Parquet or CSV files, with an index (paceline.json) by which Paceline reads them again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from paceline.core.i18n import text
+from paceline.core.text_encoding import printable
+from paceline.output.json_text import indented_json
+from paceline.output.new_directory import new_directory
+from paceline.output.rank_filter import rank_condition, table_condition
+from paceline.output.writer import ExportOptions
+from paceline.run.read_warning import ReadWarning
+from paceline.run.run import TABLE_NAMES, Run
+
+SCHEMA = "paceline.tables/1"
+
+
+class FileWarning(msgspec.Struct, frozen=True):
+    """What a reader noticed in a file."""
+
+    rank: int | None
+    file: str | None
+    message: str
+    line: int | None
+
+
+class TableIndex(msgspec.Struct, frozen=True, kw_only=True, tag=SCHEMA, tag_field="schema"):
+    """paceline.json beside exported tables."""
+
+    tables: dict[str, int]
+    """Rows of each table."""
+    warnings: tuple[FileWarning, ...]
+
+
+def export_tables(run: Run, target: Path, kind: str, *, ranks: str | None = None) -> dict[str, int]:
+    """Write every table that has rows into a new directory; returns table → rows."""
+    chosen = rank_condition(run, ranks)
+    with new_directory(target) as scratch:
+        run.load(TABLE_NAMES)
+        written = {}
+        for name in TABLE_NAMES:
+            rows = run.connection.view(name).filter(table_condition(chosen, run.connection.view(name).columns))
+            count = int(rows.count("*").fetchall()[0][0])
+            if not count:
+                continue
+            path = str(scratch / f"{name}.{kind}")
+            rows.write_parquet(path, compression="zstd") if kind == "parquet" else rows.write_csv(path)
+            written[name] = count
+        # Warnings of the readers are in no table, and still hold for what was read.
+        index = TableIndex(tables=written, warnings=tuple(_file_warning(each) for each in run.file_warnings))
+        (scratch / "paceline.json").write_text(indented_json(index), encoding="utf-8")
+    return written
+
+
+def _file_warning(warning: ReadWarning) -> FileWarning:
+    return FileWarning(warning.rank, printable(warning.file) if warning.file else None, warning.message, warning.line)
+
+
+class TableWriter:
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def default_name(self, source: str) -> str:
+        return f"{source}-{self.kind}"
+
+    def write(self, run: Run, target: Path, options: ExportOptions) -> str:
+        written = export_tables(run, target, self.kind, ranks=options.ranks)
+        listed = ", ".join(f"{name} {rows:,}" for name, rows in written.items())
+        return text("output.written.tables", options.language, target=target, tables=listed)
+
+
+PARQUET, CSV = TableWriter("parquet"), TableWriter("csv")

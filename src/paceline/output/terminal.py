@@ -1,0 +1,138 @@
+"""A diagnosis on one screen: each finding with gain, evidence and first advice; then how a step divides."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+
+from paceline.core.i18n import Language, text
+from paceline.diagnosis.finding import Diagnosis, Evidence, Finding, Gain, RunFacts
+
+_COLOURS = {
+    "compute": "blue",
+    "overlapped": "cyan",
+    "exposed": "dark_orange",
+    "waiting": "bright_black",
+    "tail": "blue",
+    "free": "white",
+    "data": "magenta",
+}
+_MOST_WARNINGS = 5
+_MIN_GAIN_PERCENT = 0.1
+_LABEL_CELLS = 10
+_BAR_CELLS = 40
+"""Width of a whole step."""
+
+
+def print_diagnosis(
+    diagnosis: Diagnosis, language: Language, top: int, *, shares: Mapping[str, float] | None = None
+) -> None:
+    """`shares` is the part of a step that each kind of time takes, see metrics/steps.py."""
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    # "+ 0.0": rounding leaves a minus before zero otherwise
+    residual = f"{round(diagnosis.replay.residual_percent, 1) + 0.0:+.1f}"
+    error = _word("replay_error", language, percent=residual)
+    console.print(f"\n  {_head(diagnosis.run, language)}   [dim]{error}[/]\n")
+    if not diagnosis.findings:
+        console.print(f"  {_word('healthy', language)}\n")
+    shown = diagnosis.findings[: top or None]
+    for number, finding in enumerate(shown, 1):
+        _print_finding(console, number, finding, language)
+    if len(shown) < len(diagnosis.findings):
+        console.print(f"  [dim]{_word('more_findings', language, n=len(diagnosis.findings) - len(shown))}[/]\n")
+    if shares:
+        _print_shares(console, shares, language)
+    _print_warnings(console, diagnosis.run.warnings, language)
+
+
+def evidence_line(evidence: tuple[Evidence, ...], language: Language) -> str:
+    """Measured values in one line, those of the peers in brackets."""
+    return " · ".join(_measured(each, language) for each in evidence)
+
+
+def _measured(evidence: Evidence, language: Language) -> str:
+    value = "?" if evidence.value is None else figure(evidence.value)
+    measured = f"{evidence.metric} {value} {evidence.unit}".rstrip()
+    if evidence.peers is None:
+        return measured
+    return measured + _word("peers", language, value=figure(evidence.peers))
+
+
+def figure(value: float) -> str:
+    """Four significant digits, thousands separated."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _head(run: RunFacts, language: Language) -> str:
+    counts = {"ranks": run.ranks, "hosts": run.hosts, "steps": len(run.steps)}
+    parts = [_word(f"{key}_1" if n == 1 else key, language, n=f"{n:,}") for key, n in counts.items() if n]
+    if run.step_ms.median is not None:
+        parts.append(_word("median_step", language, ms=f"{run.step_ms.median:,.1f}"))
+    if run.mfu is not None:
+        parts.append(_word("mfu", language, percent=f"{100 * run.mfu:.1f}"))
+    return " · ".join(parts)
+
+
+def _print_finding(console: Console, number: int, finding: Finding, language: Language) -> None:
+    severity = text(f"output.severity.{finding.severity}", language)
+    confidence = _word("confidence", language, percent=f"{100 * finding.confidence:.0f}")
+    colour = "red" if finding.severity == "high" else "bold"
+    console.print(
+        f"  {number}  [{colour}]{escape(finding.title)}[/]   [dim]{severity} · {confidence}[/]", soft_wrap=True
+    )
+    if finding.gain.percent >= _MIN_GAIN_PERCENT:
+        console.print(f"     {gain_line(finding.gain, language)}", style="green")
+    evidence = escape(evidence_line(finding.evidence, language))
+    console.print(f"     {_label('evidence', language)}{evidence}", soft_wrap=True)
+    console.print(f"     {_label('advice', language)}{escape(finding.advice[0])}", soft_wrap=True)
+    if finding.see.startswith("kb/"):
+        console.print(f"{'':{5 + _LABEL_CELLS}}[dim]{_word('details', language, id=finding.id)}[/]")
+    console.print()
+
+
+def gain_line(gain: Gain, language: Language) -> str:
+    """if fixed: 412.0 → 351.0 ms per step (1.17× faster, 14.8 % less time)"""
+    return _word(
+        "gain",
+        language,
+        now=f"{gain.step_ms_now:,.1f}",
+        fixed=f"{gain.step_ms_fixed:,.1f}",
+        speedup="?" if gain.speedup is None else f"{gain.speedup:.2f}",
+        percent=f"{gain.percent:.1f}",
+    )
+
+
+def _print_shares(console: Console, shares: Mapping[str, float], language: Language) -> None:
+    """One line per part of the step that takes at least one per cent, largest first."""
+    parts = sorted(((share, part) for part, share in shares.items() if share >= 0.01), reverse=True)
+    names = {part: text(f"output.part.{part}", language) for _, part in parts}
+    widest = max(map(cell_len, names.values()), default=0)
+    for number, (share, part) in enumerate(parts):
+        label = _label("step", language) if number == 0 else " " * _LABEL_CELLS
+        padding = " " * (widest - cell_len(names[part]))
+        bar = "█" * max(1, round(_BAR_CELLS * share))
+        console.print(f"  {label}{names[part]}{padding} {100 * share:5.1f} %  [{_COLOURS[part]}]{bar}[/]")
+    if parts:
+        console.print()
+
+
+def _print_warnings(console: Console, warnings: tuple[str, ...], language: Language) -> None:
+    distinct = list(dict.fromkeys(warnings))  # a file may fail several tables
+    for warning in distinct[:_MOST_WARNINGS]:
+        console.print(f"  [yellow]![/] {escape(warning)}", soft_wrap=True)
+    if len(distinct) > _MOST_WARNINGS:
+        left = _word("more_warnings", language, n=len(distinct) - _MOST_WARNINGS)
+        console.print(f"  [yellow]![/] {left}", soft_wrap=True)
+
+
+def _label(key: str, language: Language) -> str:
+    word = _word(key, language)
+    return f"[dim]{word}[/]" + " " * (_LABEL_CELLS - cell_len(word))
+
+
+def _word(key: str, language: Language, **values: object) -> str:
+    return text(f"output.terminal.{key}", language, **values)

@@ -1,0 +1,1 @@
+"""Transfers between stores: planned, parallel, resumable, verified."""

@@ -1,0 +1,1 @@
+"""Saving checkpoints from a training loop."""

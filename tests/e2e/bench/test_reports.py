@@ -1,0 +1,152 @@
+"""Reports: the same content on a terminal, as Markdown and as one HTML file, in two languages, harmless whatever it holds."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+
+from paceline.bench.baseline import compare
+from paceline.bench.report.content import result_page
+from paceline.bench.result import BenchResult, OutlierPart, ProfilePart
+from paceline.bench.scaling import scaling_losses, with_efficiency
+from paceline.core.i18n import Language
+from paceline.diagnosis.finding import Diagnosis, Finding, Gain, RunFacts, StepTimes, Subject
+from paceline.output.page.charts import ChartPoint, bar_chart, line_chart, trend_chart
+from paceline.output.page.html import to_html
+from paceline.output.page.markdown import to_markdown
+from paceline.output.page.page import format_number
+from paceline.output.page.terminal import print_page
+from support.bench.result_trees import a_result
+
+EVIL = '<script>alert(1)</script> | [red] `x` "&'
+
+
+def diagnosis_titled(title: str) -> Diagnosis:
+    finding = Finding(
+        id="slow-rank",
+        severity="high",
+        confidence=0.9,
+        chronic=True,
+        subject=Subject(),
+        gain=Gain(step_ms_now=50.0, step_ms_fixed=48.0, percent=4.0),
+        title=title,
+        evidence=(),
+        advice=(),
+        see="kb/slow-rank",
+    )
+    facts = RunFacts(
+        source="p",
+        formats=(),
+        ranks=2,
+        hosts=1,
+        steps=(),
+        step_ms=StepTimes(None, None, None),
+        missing_ranks=(),
+        warnings=(),
+    )
+    return Diagnosis(run=facts, findings=(finding,))
+
+
+@pytest.fixture
+def result() -> BenchResult:
+    """Everything a report can say, with names nobody should choose."""
+    small, large = a_result((50.0,), ranks=1).largest, a_result((90.0, 92.0, 91.0), ranks=2).largest
+    profiles = [
+        ProfilePart(
+            source="p",
+            step_ms=step,
+            shares={"compute": 0.7, "exposed": 0.3},
+            titles_zh=(EVIL,),
+            diagnosis=diagnosis_titled(EVIL),
+        )
+        for step in (20.0, 40.0)
+    ]
+    outlier = OutlierPart(kind="rank", name="1", value=40.0, peers=50.0, percent=-20.0, runs=3)
+    sizes = with_efficiency(
+        [
+            msgspec.structs.replace(small, profile=profiles[0]),
+            msgspec.structs.replace(large, profile=profiles[1], outliers=(outlier,)),
+        ]
+    )
+    made = msgspec.structs.replace(
+        a_result(name=EVIL),
+        measurements=sizes,
+        losses=scaling_losses(sizes, cores=1),
+        warnings=(EVIL,),
+        average_power=300.0,
+    )
+    return msgspec.structs.replace(made, comparisons=compare(made, made, EVIL))
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        assert not [name for name, _ in attrs if name.startswith("on") or name in ("src", "href")]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_html_holds_everything_and_runs_and_loads_nothing(result: BenchResult, language: Language) -> None:
+    page = to_html(result_page(result, language))
+    tags = _Tags()
+    tags.feed(page)
+    assert "script" not in tags.seen and tags.seen.count("svg") == 2
+    assert "&lt;script&gt;" in page and "default-src 'none'" in page and not re.search(r"https?:|url\(|@import", page)
+    assert ("扩展效率" if language == "zh" else "efficiency") in page
+    assert 'class="culprit"' in page
+
+
+def test_markdown_tables_have_as_many_cells_in_every_row(result: BenchResult) -> None:
+    text = to_markdown(result_page(result, "en"))
+    assert "<script>" not in text and r"\<script\>" in text
+    tables = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    assert len(tables) >= 5
+    for table in tables:
+        counts = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
+        assert len(counts) == 1, table
+
+
+def test_terminal_shows_the_answer_first(result: BenchResult, capsys: pytest.CaptureFixture[str]) -> None:
+    print_page(result_page(result, "en"))
+    said = capsys.readouterr().out
+    assert (
+        said.index("91.0 ± 1.000 samples/s on 2 rank(s)") < said.index("Score") < said.index("Where scaling loses time")
+    )
+    assert "(if fixed: 50.0 → 48.0 ms per step, 4.0 % less time)" in said
+    assert "[red]" in said and "Every card" not in said
+    print_page(result_page(result, "zh"), details=True)
+    assert "1 号卡：40.0 样本/秒，同组其他卡 50.0（-20.0 %），出现于 3 次运行" in capsys.readouterr().out
+
+
+def test_numbers_have_the_digits_they_deserve() -> None:
+    assert [format_number(value) for value in (14151.18, 381.9, 9.5, 0.71386, 0.0, None)] == [
+        "14,151",
+        "381.9",
+        "9.500",
+        "0.7139",
+        "0",
+        "–",
+    ]
+
+
+def test_charts_of_nothing_and_of_thousands_can_be_drawn() -> None:
+    nothing = [ChartPoint("0", 0.0), ChartPoint("1", 0.0)]
+    assert "<svg" in trend_chart(nothing, "t")
+    assert bar_chart(nothing, {"1"}, "t").count("<rect") == 2
+    assert "<svg" in line_chart([(1, 0.001), (4096, 3e9)], title="t", line="measured", ideal="perfect scaling")
+
+
+def test_of_a_thousand_cards_the_slowest_are_shown_and_that_is_said() -> None:
+    result = a_result((1024.0,), ranks=1024)
+    cards = tuple(0.5 if card == 1000 else 1.0 for card in range(1024))
+    run = msgspec.structs.replace(result.largest.repetitions[0], cards=(cards,))
+    outlier = OutlierPart(kind="rank", name="1000", value=0.5, peers=1.0, percent=-50.0, runs=1)
+    size = msgspec.structs.replace(result.largest, repetitions=(run,), outliers=(outlier,))
+    page = to_html(result_page(msgspec.structs.replace(result, measurements=(size,)), "en"))
+    assert "The slowest 64 of 1,024 cards" in page and page.count("<rect") == 64 and page.count('class="culprit"') == 1

@@ -1,0 +1,5 @@
+"""Fixtures: the servers of the storage tests."""
+
+from support.storage.fixtures import bucket, faulty, hosts, own_places, proxy, s3, ssh_hosts
+
+__all__ = ["bucket", "faulty", "hosts", "own_places", "proxy", "s3", "ssh_hosts"]

@@ -1,0 +1,79 @@
+"""Jobs to run: a description with its code, small enough to be many."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+QUICK = """
+import argparse, os, pathlib, sys, time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--train_url", required=True)
+parser.add_argument("--data_url", default="")
+parser.add_argument("--steps", type=int, default=2)
+parser.add_argument("--fail", type=int, default=-1)
+parser.add_argument("--wait_for", default="")
+words = parser.parse_args()
+rank = int(os.environ.get("RANK", os.environ["RANK_ID"]))
+until = time.monotonic() + 120
+for step in range(words.steps):
+    # In one piece: ranks share the worker's log, and print would write the end of the line apart.
+    os.write(1, f"rank {rank} step {step} of GLOG_v={os.environ.get('GLOG_v')}\\n".encode())
+    if words.wait_for and step == 0:
+        while not pathlib.Path(words.wait_for).exists():
+            if time.monotonic() > until:
+                sys.exit("nobody came")
+            time.sleep(0.05)
+    if rank == words.fail:
+        sys.exit(3)
+if words.data_url:
+    print("input:", sorted(path.name for path in pathlib.Path(words.data_url).iterdir()))
+pathlib.Path(words.train_url).mkdir(parents=True, exist_ok=True)
+(pathlib.Path(words.train_url) / f"throughput_{rank}.json").write_text(str(100.5 + rank))
+"""
+"""Runs in milliseconds; says what it was given; can fail, or wait for a file."""
+
+REFERENCE = """
+# The reference training as a boot file: ModelArts names ranks and hosts in its own way.
+import os, sys
+
+os.environ.setdefault("RANK", os.environ["RANK_ID"])
+os.environ.setdefault("WORLD_SIZE", os.environ["RANK_SIZE"])
+os.environ.setdefault("LOCAL_RANK", os.environ["DEVICE_ID"])
+os.environ.setdefault("MASTER_ADDR", os.environ.get("VC_WORKER_HOSTS", "127.0.0.1").split(",")[0])
+names = {"--train_url": "--output_dir", "--data_url": "--train_dataset_dir"}
+given = [word.partition("=") for word in sys.argv[1:]]
+sys.argv = ["paceline", "train", *(f"{names.get(name, name)}={value}" for name, _, value in given)]
+
+from paceline.cli.main import main
+
+main()
+"""
+
+
+def write_job(directory: Path, *, code: str = QUICK, **keys: Any) -> Path:
+    """job.yaml (JSON is YAML) beside its code."""
+    (directory / "code").mkdir(parents=True, exist_ok=True)
+    (directory / "code" / "train.py").write_text(code)
+    described = {"job_name": "quick", "code_dir": "code", "boot_file": "train.py", "ranks": 2, **keys}
+    path = directory / "job.yaml"
+    path.write_text(json.dumps(described, indent=1))
+    return path
+
+
+def in_the_cloud(bucket: str, endpoint: str, **keys: Any) -> dict[str, Any]:
+    """What a description needs for ModelArts."""
+    return {
+        "backend": "modelarts",
+        "code_url": f"obs://{bucket}/code/",
+        "output_url": f"obs://{bucket}/out/",
+        "flavor": "modelarts.kat1.2xlarge",
+        "modelarts": {"endpoint": endpoint},
+        "engine": {
+            "name": "Ascend-Powered-Engine",
+            "version": "mindspore_2.3.0-cann_8.0.rc1-py_3.9-euler_2.10.7-aarch64",
+        },
+        **keys,
+    }

@@ -1,0 +1,139 @@
+// Communication by rank: transfer and waiting per step, who arrives last, the links of a rank.
+import { useCallback, useMemo } from "preact/hooks";
+import { address, useColumns } from "../../api/client";
+import type { Cluster } from "../../api/cluster";
+import { Columns } from "../../api/columns";
+import { useRunData } from "../../api/runData";
+import { RankBars, type Bar } from "../../charts/RankBars";
+import { Dialog } from "../../components/Dialog";
+import { HostPick, StagePick, StepPick } from "../../components/Filters";
+import { rankCell } from "../../components/RankLink";
+import { Section } from "../../components/Section";
+import { ServerTable } from "../../components/ServerTable";
+import { useRouter } from "../../components/router";
+import type { Row } from "../../components/tableCells";
+import { bytes, duration, percent, UNKNOWN } from "../../i18n/numbers";
+import { useText } from "../../i18n/text";
+import { Arrivals } from "../../sections/Arrivals";
+import { LoadTables } from "./LoadTables";
+
+export function RanksTab({ run }: { run: string }) {
+  const t = useText();
+  const { place, set } = useRouter();
+  const { focus, cluster } = useRunData();
+  const filters = Object.fromEntries(["step", "host", "stage"].map((name) => [name, place.query.get(name)]));
+  const links = place.query.get("links");
+  const asked = useColumns(address(`runs/${encodeURIComponent(run)}/charts/communication`, { step: filters["step"] }));
+  const bars = useMemo(
+    () => (asked.value ? barsOf(asked.value.columns, cluster, filters) : []),
+    [asked.value, cluster, place],
+  );
+  const tip = useCallback(
+    (bar: Bar) => ({
+      title: t("ui.name.rank_title", { n: bar.rank }),
+      lines: [
+        [t("ui.column.time"), duration(bar.up[0] + bar.up[1])],
+        [t("ui.column.wait"), `${duration(bar.up[1])} · ${percent(bar.up[1] / (bar.up[0] + bar.up[1]))}`],
+      ] as [string, string][],
+    }),
+    [t],
+  );
+  return (
+    <>
+      <div class="controls">
+        <StepPick />
+        <HostPick />
+        <StagePick />
+      </div>
+      <Section id="ranks" title={t("ui.web.comm.ranks.title")} note={t("ui.web.comm.ranks.note")}>
+        {bars.length > 0 && (
+          <RankBars
+            bars={bars}
+            colors={["exposed", "waiting"]}
+            marked={focus.ranks}
+            tip={tip}
+            label={t("ui.web.comm.ranks.title")}
+            onPick={(rank) => set({ links: rank }, true)}
+          />
+        )}
+        {bars.length > 0 && (
+          <ul class="legend">
+            <li>
+              <i class="exposed" />
+              {t("ui.column.transit")}
+            </li>
+            <li>
+              <i class="waiting" />
+              {t("ui.web.comm.waiting")}
+            </li>
+          </ul>
+        )}
+        <ServerTable
+          run={run}
+          name="communication"
+          filters={filters}
+          sort="-blocked_time"
+          caption={t("ui.web.comm.ranks.title")}
+          marked={(row) => focus.ranks.has(Number(row["rank"]))}
+          render={{
+            rank: rankCell(run),
+            bytes: (row) => <LinksButton row={row} onOpen={() => set({ links: Number(row["rank"]) }, true)} />,
+          }}
+        />
+      </Section>
+      <LoadTables run={run} name="arrivals">
+        <Arrivals tabled={false} />
+      </LoadTables>
+      {links !== null && (
+        <RankLinks run={run} rank={Number(links)} onClose={() => set({ links: null, dsort: null, dpage: null })} />
+      )}
+    </>
+  );
+}
+
+function LinksButton({ row, onOpen }: { row: Row; onOpen: () => void }) {
+  const t = useText();
+  if (typeof row["bytes"] !== "number") return <>{UNKNOWN}</>;
+  return (
+    <button type="button" class="plain linked" data-links={row["rank"] ?? ""} onClick={onOpen}>
+      {t("ui.web.comm.showlinks", { size: bytes(row["bytes"]) })}
+    </button>
+  );
+}
+
+function RankLinks({ run, rank, onClose }: { run: string; rank: number; onClose: () => void }) {
+  const t = useText();
+  const { place } = useRouter();
+  return (
+    <Dialog title={t("ui.web.comm.linksof", { n: rank })} onClose={onClose}>
+      <ServerTable
+        run={run}
+        name="links"
+        filters={{ rank, step: place.query.get("step") }}
+        sort="-time"
+        prefix="d"
+        size={15}
+        caption={t("ui.web.comm.linksof", { n: rank })}
+        hidden={["scope"]}
+        render={{ src: rankCell(run, "src"), dst: rankCell(run, "dst") }}
+        empty={t("ui.web.comm.nolinks")}
+      />
+    </Dialog>
+  );
+}
+
+function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string | null>): Bar[] {
+  const [rank, time, waiting] = ["rank", "time", "waiting"].map((name) => table.num(name));
+  const bars: Bar[] = [];
+  for (let i = 0; i < table.length; i++) {
+    const who = cluster.byRank.get(rank[i]);
+    if (
+      (filters["host"] && who?.host !== filters["host"]) ||
+      (filters["stage"] && who?.stage !== Number(filters["stage"]))
+    )
+      continue;
+    const [all, waited] = [time[i] || 0, waiting[i] || 0];
+    bars.push({ rank: rank[i], up: [Math.max(0, all - waited), Math.min(all, waited)] });
+  }
+  return bars.sort((a, b) => (cluster.place.get(a.rank) ?? 0) - (cluster.place.get(b.rank) ?? 0));
+}

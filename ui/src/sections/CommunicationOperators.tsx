@@ -1,0 +1,121 @@
+// One communication operator over its ranks: moving data, waiting before the first byte, waiting later.
+import { useCallback, useMemo, useState } from "preact/hooks";
+import { RankBars, type Bar } from "../charts/RankBars";
+import { Empty, Section } from "../components/Section";
+import type { Columns } from "../api/columns";
+import { count, duration } from "../i18n/numbers";
+import { useText, type Key, type Text } from "../i18n/text";
+import { kindName } from "./CollectiveTable";
+import { useRunData } from "../api/runData";
+
+const PIECES = ["transit", "sync", "wait", "idle"] as const;
+const COLORS = ["exposed", "waiting-deep", "waiting", "free"];
+/** What recordings without a split get: one part, in all. */
+const WHOLE = ["elapse"] as const;
+const WHOLE_COLOR = ["waiting-deep"];
+
+export function CommunicationOperators() {
+  const t = useText();
+  const { document, cluster, focus } = useRunData();
+  const { operators, operator_times: times } = document.tables;
+  const ids = operators.num("id");
+  const [chosen, setChosen] = useState(operators.length ? ids[0] : 0);
+  const bars = useMemo(
+    () => barsOf(times, chosen).sort((a, b) => (cluster.place.get(a.rank) ?? 0) - (cluster.place.get(b.rank) ?? 0)),
+    [times, chosen, cluster],
+  );
+  const isClass = operators.text("what")[Array.from(ids).indexOf(chosen)] === "class";
+  const isSplit = bars.some((bar) => bar.up.length > 1);
+  const [pieces, colors] = isSplit ? [PIECES, COLORS] : [WHOLE, WHOLE_COLOR];
+  const tip = useCallback(
+    (bar: Bar) => ({
+      title: `${t("ui.name.rank_title", { n: bar.rank })} · ${cluster.byRank.get(bar.rank)?.host ?? ""}`,
+      lines: [
+        [t("ui.operators.elapse"), duration(bar.up.reduce((a, b) => a + b, 0))],
+        ...(bar.up.length > 1 ? PIECES : []).map((piece, i): [string, string] => [
+          t(`ui.operators.${piece}` as Key),
+          duration(bar.up[i]),
+        ]),
+      ] as [string, string][],
+    }),
+    [cluster, t],
+  );
+  if (operators.length === 0) {
+    return (
+      <Section id="operators" title={t("ui.operators.title")}>
+        <Empty title={t("ui.operators.empty")} text={t("ui.operators.empty.text")} />
+      </Section>
+    );
+  }
+  return (
+    <Section id="operators" title={t("ui.operators.title")}>
+      <div class="controls">
+        <label>
+          {t("ui.column.op")}{" "}
+          <select value={String(chosen)} onChange={(event) => setChosen(Number(event.currentTarget.value))}>
+            {(["class", "single"] as const).map((what) => (
+              <optgroup key={what} label={t(what === "class" ? "ui.operators.classes" : "ui.operators.singles")}>
+                {operators.text("what").map(
+                  (is, i) =>
+                    is === what && (
+                      <option key={i} value={String(ids[i])}>
+                        {nameOf(operators, i, t)}
+                      </option>
+                    ),
+                )}
+              </optgroup>
+            ))}
+          </select>
+        </label>
+      </div>
+      <RankBars
+        bars={bars}
+        colors={colors}
+        marked={focus.ranks}
+        tip={tip}
+        label={t("ui.arrivals.label", { n: bars.length })}
+      />
+      <ul class="legend">
+        {pieces.map((piece, i) => (
+          <li key={piece}>
+            <i class={colors[i]} />
+            {t(`ui.operators.${piece}` as Key)}
+          </li>
+        ))}
+      </ul>
+      <p class="note">
+        {t(isClass ? "ui.operators.class.note" : "ui.operators.single.note")}
+        {!isSplit && ` ${t("ui.operators.unsplit")}`}
+      </p>
+    </Section>
+  );
+}
+
+function barsOf(times: Columns, id: number): Bar[] {
+  const [ids, rank, elapse, transit, wait, sync] = ["id", "rank", "elapse", "transit", "wait", "sync"].map((name) =>
+    times.num(name),
+  );
+  const bars: Bar[] = [];
+  for (let i = 0; i < times.length; i++) {
+    if (ids[i] !== id) continue;
+    if (Number.isNaN(transit[i]) && Number.isNaN(wait[i])) {
+      bars.push({ rank: rank[i], up: [elapse[i] || 0] });
+      continue;
+    }
+    const [moving, waiting, before] = [transit[i] || 0, wait[i] || 0, sync[i] || 0];
+    bars.push({
+      rank: rank[i],
+      up: [moving, before, Math.max(0, waiting - before), Math.max(0, (elapse[i] || 0) - moving - waiting)],
+    });
+  }
+  return bars;
+}
+
+function nameOf(operators: Columns, i: number, t: Text): string {
+  const n = operators.num("members")[i];
+  const members = n === 1 ? t("ui.header.rank") : t("ui.header.ranks", { n: count(n) });
+  const kind = kindName(operators.text("kind")[i] ?? "", t);
+  const name = operators.text("name")[i];
+  if (!name) return `${operators.text("op")[i]} · ${kind} · ${members}`;
+  return `${name} · ${t("ui.steps.tip", { n: operators.num("step")[i] })} · ${kind} · ${members}`;
+}

@@ -1,8 +1,0 @@
-// Entry of the server's pages.
-import { render } from "preact";
-import "../style/report.css";
-import "./style/web.css";
-import { App } from "./App";
-
-const app = document.getElementById("app");
-if (app) render(<App />, app);
