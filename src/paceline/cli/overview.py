@@ -88,7 +88,7 @@ def _collectives(run: Run, language: Language) -> tuple[str, Any, str]:
         WITH kinds AS (SELECT "group", any_value(kind) AS kind FROM groups GROUP BY "group")
         SELECT op, coalesce(kind, '–') AS kind, count(DISTINCT rank), count(*), sum(duration), sum(wait), sum(bytes)
         FROM collectives LEFT JOIN kinds USING ("group")
-        GROUP BY op, kind ORDER BY sum(duration) DESC NULLS LAST
+        GROUP BY op, kind ORDER BY sum(duration) DESC NULLS LAST, op, kind
         """
     ).fetchall()
     if not rows:
@@ -110,12 +110,12 @@ def _links(run: Run, language: Language) -> tuple[str, Any, str]:
             FROM links GROUP BY ALL
         )
         SELECT transport, scope, count(*), sum(bytes), sum(duration), sum(bytes) / nullif(sum(duration), 0),
-               arg_min(src || ' → ' || dst, bandwidth) FILTER (busy), min(bandwidth) FILTER (busy)
+               arg_min(src || ' → ' || dst, (bandwidth, src, dst)) FILTER (busy), min(bandwidth) FILTER (busy)
         FROM (
             -- A link that carries little is limited by latency, not by bandwidth.
             SELECT *, bytes >= 0.1 * max(bytes) OVER (PARTITION BY transport, scope) AS busy FROM whole WHERE src <> dst
         )
-        GROUP BY transport, scope ORDER BY sum(duration) DESC
+        GROUP BY transport, scope ORDER BY sum(duration) DESC, transport, scope
         """
     ).fetchall()
     if not rows:
@@ -149,8 +149,8 @@ def _print_warnings(run: Run, console: Console, language: Language) -> None:
 
 
 def _one(run: Run, query: str) -> tuple[Any, ...]:
-    row = run.connection.execute(query).fetchone()
-    return row if row is not None else (None,) * 8
+    row: tuple[Any, ...] = run.connection.execute(query).fetchall()[0]
+    return row
 
 
 def _or_dash(value: object) -> str:

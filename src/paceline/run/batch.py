@@ -173,8 +173,8 @@ class BatchSink:
         return rows
 
     def _affected(self, statement: str, parameters: Sequence[object]) -> int:
-        row = self.connection.execute(statement, list(parameters)).fetchone()
-        return int(row[0]) if row else 0
+        rows = self.connection.execute(statement, list(parameters)).fetchall()
+        return int(rows[0][0]) if rows else 0
 
     def flush(self) -> None:
         """Insert all buffered columns."""

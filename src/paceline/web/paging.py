@@ -65,8 +65,8 @@ def read_page(
     ).fetchall()
     if rows:
         return TablePage(int(rows[0][-1]), [row[:-1] for row in rows])
-    counted = cursor.execute(f"SELECT count(*) FROM ({query})", values).fetchone()
-    return TablePage(int(counted[0]) if counted else 0, [])
+    counted = cursor.execute(f"SELECT count(*) FROM ({query})", values).fetchall()[0]
+    return TablePage(int(counted[0]), [])
 
 
 def csv_lines(cursor: duckdb.DuckDBPyConnection, table: PagedTable, filters: Filters, sort: str) -> Iterator[str]:

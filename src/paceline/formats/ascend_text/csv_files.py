@@ -116,9 +116,10 @@ def read_kernels(path: Path, sink: Sink) -> None:
     added = sink.add_query("kernels", f"FROM ({rows}) WHERE duration IS NOT NULL", [str(path)])
     # If there are as many rows as lines below the header, none was lost; otherwise count the lost ones.
     if added != _lines(path) - 1:
-        lost = sink.connection.execute(f"SELECT count(*) FROM ({rows}) WHERE duration IS NULL", [str(path)]).fetchone()
-        if lost and lost[0]:
-            sink.warn(f"{lost[0]:,} rows without a readable duration are left out", file=path)
+        count = f"SELECT count(*) FROM ({rows}) WHERE duration IS NULL"
+        lost = sink.connection.execute(count, [str(path)]).fetchall()[0][0]
+        if lost:
+            sink.warn(f"{lost:,} rows without a readable duration are left out", file=path)
 
 
 def _lines(path: Path) -> int:

@@ -167,8 +167,7 @@ def _is_complete(path: Path) -> bool:
 
 
 def _count(sink: Sink, table: str) -> int:
-    row = sink.connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-    return int(row[0]) if row else 0
+    return int(sink.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
 
 
 def _drop(sink: Sink, *tables: str) -> None:

@@ -64,8 +64,8 @@ def breakdown_rows(
     names = ("duration", *PARTS)
     means = snapshot.cursor.execute(
         f"SELECT {', '.join(f'avg({name})' for name in names)} FROM ({select})", values
-    ).fetchone()
-    return as_table(found), {"mean": dict(zip(names, means or (), strict=False))}
+    ).fetchall()[0]
+    return as_table(found), {"mean": dict(zip(names, means, strict=True))}
 
 
 @router.get("/runs/{run_id}/charts/communication", responses=PROBLEMS | BINARY, response_class=Response)
