@@ -71,8 +71,12 @@ def _steps(run: Run, language: Language) -> tuple[str, Any, str]:
     order = np.lexsort((numbers["rank"], -numbers["duration"], -(numbers["compute"] + numbers["overlapped"])))
     shown = [name for name in _PARTS if numbers[name].any()]
     cells = [
-        [f"{numbers['rank'][row]:.0f}", *map(_or_dash, known.get(int(numbers["rank"][row]), (None, None)))]
-        + [f"{numbers['steps'][row]:.0f}", *(f"{numbers[name][row]:,.1f}" for name in shown)]
+        [
+            f"{numbers['rank'][row]:.0f}",
+            *map(_or_dash, known.get(int(numbers["rank"][row]), (None, None))),
+            f"{numbers['steps'][row]:.0f}",
+            *(f"{numbers[name][row]:,.1f}" for name in shown),
+        ]
         for row in order[:_MOST_RANKS].tolist()
     ]
     labels = _headers(("rank", "host", "stage", "steps", *shown), language)

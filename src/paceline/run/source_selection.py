@@ -1,8 +1,10 @@
 """Which recording supplies which table of a rank, if a source holds several recordings of it.
 
-Recordings of one rank and format with the same job are cycles of one recording: all are used. Otherwise the newest is
-used and a warning names the others. Of several formats the most preferred one supplies a table, and the others only
-what it lacks; ranks and groups are taken from all of them.
+Recordings of one rank and format with the same job are cycles of one recording: all are used. Otherwise one is used and
+a warning names the others: the newest, if all ranks have equally many. If some ranks have more than others (a job that
+was killed, or recorded again on a few ranks), ranks are only compared if they recorded the same steps: the window that
+most ranks recorded is used, of several the newest. Of several formats the most preferred one supplies a table, and the
+others only what it lacks; ranks and groups are taken from all of them.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ def select_recordings(found: Iterable[RankRecording]) -> tuple[list[SelectedReco
         warnings += [ReadWarning(each.rank, each.file, each.message, each.line) for each in recording.earlier_warnings]
     of_whole_cluster = by_rank.pop(None, [])
     selected: list[SelectedRecording] = []
+    windows = _common_windows(by_rank)
     for rank, candidates in sorted(by_rank.items(), key=lambda item: item[0] or 0):
         supplied: set[str] = set()
-        for cycles in _newest_by_format(rank, candidates, warnings):
+        for cycles in _one_by_format(rank, candidates, windows, warnings):
             tables = frozenset().union(*(recording.tables for recording in cycles)) - supplied | IDENTITY_TABLES
             selected += [SelectedRecording(recording, recording.tables & tables) for recording in cycles]
             supplied |= tables
@@ -58,18 +61,77 @@ def _select_of_whole_cluster(
     return selected
 
 
-def _newest_by_format(
-    rank: int | None, candidates: list[RankRecording], warnings: list[ReadWarning]
+def _one_by_format(
+    rank: int | None,
+    candidates: list[RankRecording],
+    windows: dict[str, dict[int | None, RankRecording]],
+    warnings: list[ReadWarning],
 ) -> Iterable[list[RankRecording]]:
-    """For each format in order of preference: the newest recording, with all its cycles."""
-    formats: dict[str, list[RankRecording]] = defaultdict(list)
-    for recording in candidates:
-        formats[recording.format].append(recording)
-    for same_format in formats.values():
-        newest = max(same_format, key=lambda recording: (recording.recorded, recording.root))
-        cycles = [each for each in same_format if each is newest or (each.job and each.job == newest.job)]
+    """For each format in order of preference: one recording, with all its cycles."""
+    for same_format in _by_format(candidates).values():
+        newest = max(same_format, key=_age)
+        used = windows.get(newest.format, {}).get(rank, newest)
+        cycles = [each for each in same_format if each is used or (each.job and each.job == used.job)]
         if ignored := [each for each in same_format if each not in cycles]:
             others = ", ".join(each.root or "." for each in ignored[:3]) + (" …" if len(ignored) > 3 else "")
-            message = f"several recordings of this rank: using the newest, ignoring {others}"
-            warnings.append(ReadWarning(rank, newest.root, message))
+            which = "the newest" if newest in cycles else "the newest that most ranks have"
+            warnings.append(
+                ReadWarning(rank, used.root, f"several recordings of this rank: using {which}, ignoring {others}")
+            )
         yield cycles
+
+
+def _by_format(recordings: Iterable[RankRecording]) -> dict[str, list[RankRecording]]:
+    formats: dict[str, list[RankRecording]] = defaultdict(list)
+    for recording in recordings:
+        formats[recording.format].append(recording)
+    return formats
+
+
+def _age(recording: RankRecording) -> tuple[str, str]:
+    return recording.recorded, recording.root
+
+
+# -- recordings of different ranks that were made together --------------------------------------------------------------
+
+
+def _common_windows(
+    by_rank: dict[int | None, list[RankRecording]],
+) -> dict[str, dict[int | None, RankRecording]]:
+    """Format → rank → its recording in the window that most ranks recorded, where not all ranks have equally many."""
+    by_format: dict[str, list[list[RankRecording]]] = defaultdict(list)
+    for candidates in by_rank.values():
+        for name, same_format in _by_format(candidates).items():
+            by_format[name].append(_last_cycles(same_format))
+    return {
+        name: {each.rank: each for each in _common_window(ranks)}
+        for name, ranks in by_format.items()
+        if len({len(recordings) for recordings in ranks}) > 1 and all(_when(each) for one in ranks for each in one)
+    }
+
+
+def _last_cycles(recordings: list[RankRecording]) -> list[RankRecording]:
+    """Oldest first; of several cycles of one recording the last."""
+    of_job = {each.job or each.root: each for each in sorted(recordings, key=_age)}
+    return sorted(of_job.values(), key=_age)
+
+
+def _common_window(ranks: list[list[RankRecording]]) -> list[RankRecording]:
+    """Two recordings were made together if, of their ranks' recordings, they are nearest to each other in time."""
+    most = max(ranks, key=len)
+    windows: list[list[RankRecording]] = [[] for _ in most]
+    for recordings in ranks:
+        for recording in recordings:
+            position = _nearest(recording, most)
+            if recordings[_nearest(most[position], recordings)] is recording:
+                windows[position].append(recording)
+    return max(reversed(windows), key=len)
+
+
+def _nearest(recording: RankRecording, others: list[RankRecording]) -> int:
+    return min(range(len(others)), key=lambda number: abs(_when(others[number]) - _when(recording)))
+
+
+def _when(recording: RankRecording) -> int:
+    """Sortable number of its time; 0 if it is not known."""
+    return int(recording.recorded) if recording.recorded.isdecimal() else 0

@@ -75,6 +75,8 @@ def train(options: dict[str, Any], session: Any, root: Path) -> None:
                 loop.epoch_end()
             while options.get("hold") == state.step and not (root / "go").exists():
                 time.sleep(0.02)
+            while options.get("hold_every_step") and not (root / f"go-{state.step}").exists():
+                time.sleep(0.02)
 
 
 if __name__ == "__main__":
