@@ -36,7 +36,7 @@ def source(tmp_path: Path) -> Path:
 def test_show_gives_an_overview_in_english_and_chinese(source: Path, tmp_path: Path) -> None:
     english = paceline("show", source, cache=tmp_path)
     assert english.returncode == 0 and english.stderr == ""
-    assert english.stdout.startswith("4 ranks · 1 host · steps 1–2 · median step")
+    assert english.stdout.startswith("4 ranks · 1 host · steps 1–2 · mean step")
     first = next(line for line in english.stdout.splitlines() if line.strip().startswith("2 "))
     assert "14.0" in first  # rank 2 computes 10 + 4 ms
     chinese = paceline("show", source, "--lang", "zh", cache=tmp_path)
