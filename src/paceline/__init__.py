@@ -41,6 +41,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'paceline' has no attribute {name!r}")
     from importlib import import_module
 
+    from paceline.core.analysis import require_analysis
+
+    require_analysis()
     return getattr(import_module(_LAZY[name]), name)
 
 
@@ -62,6 +65,9 @@ def open(
     (dask://host:8786, ray://host:10001) its workers read, each fetching for itself what it needs of a remote source.
     """
     # Imported here so that `import paceline.profiling` inside a training job does not load DuckDB.
+    from paceline.core.analysis import require_analysis
+
+    require_analysis()
     from paceline.run.open_run import open_run
 
     return open_run(source, store=store, workers=workers, engine=engine, progress=progress)
@@ -73,6 +79,9 @@ def diagnose(source: str | Path | Run, *, steps: tuple[int, ...] | None = None, 
     >>> first = paceline.diagnose("runs/llama-16").findings[0]                # doctest: +SKIP
     >>> first.id, first.subject.ranks, first.gain.percent, first.title        # doctest: +SKIP
     """
+    from paceline.core.analysis import require_analysis
+
+    require_analysis()
     from paceline.diagnosis.diagnose import diagnose
     from paceline.run.run import Run
 
@@ -88,6 +97,9 @@ def breakdown(source: str | Path, *, store: str | Path | None = None) -> Breakdo
     >>> look = paceline.breakdown("traces")               # doctest: +SKIP
     >>> look.parts["communication"], look.slow            # doctest: +SKIP
     """
+    from paceline.core.analysis import require_analysis
+
+    require_analysis()
     from paceline.metrics.breakdown import breakdown
 
     return breakdown(source, store=store)

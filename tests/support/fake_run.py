@@ -30,6 +30,7 @@ class FakeRun:
         self.connection.execute(f"CREATE SCHEMA {schema}; SET schema = '{schema}'")
         self.formats = ["made by hand"]
         self.derived: dict[Hashable, object] = {}
+        self.gaps: list[object] = []
         self.connection.execute(_CREATE)
         for name, rows in tables.items():
             for columns, alike in groupby(rows, key=tuple):

@@ -54,9 +54,13 @@ def named_timeline(
     *ranks: dict[str, Span],
     ends: tuple[float, ...] = (100,),
     ops: dict[str, str] | None = None,
+    kernels: list[list[tuple[float, float]]] | None = None,
     **recorded: list[list[float | None]],
 ) -> NamedTimeline:
-    """Steps end at `ends` on all ranks; an event belongs to the step it starts in; `recorded` are columns of `steps`, ms."""
+    """Steps end at `ends` on all ranks; an event belongs to the step it starts in; ms.
+
+    `kernels` are those of each rank, `recorded` columns of `steps`.
+    """
     names, rows = {}, []
     for rank, events in enumerate(ranks):
         numbers: Counter[tuple[str, int]] = Counter()
@@ -89,7 +93,12 @@ def named_timeline(
         for rank in range(len(ranks))
         for step, end in enumerate(ends)
     ]
-    return NamedTimeline(read_timeline(FakeRun(collectives=rows, steps=steps)), names)
+    computing = [
+        {"rank": rank, "start": round(start * MS), "duration": round((end - start) * MS), "core": "GPU"}
+        for rank, spans in enumerate(kernels or [])
+        for start, end in spans
+    ]
+    return NamedTimeline(read_timeline(FakeRun(collectives=rows, steps=steps, kernels=computing)), names)
 
 
 def _ns(value: float | None) -> int | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import tomllib
 
 from paceline.core import plugins
 from paceline.formats import registry

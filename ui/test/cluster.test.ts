@@ -24,6 +24,7 @@ const finding = (subject: Partial<Finding["subject"]>): Finding => ({
   evidence: [],
   advice: [],
   see: "",
+  doubts: [],
   subject: { ranks: [], hosts: [], links: [], operators: [], stages: [], steps: [], ...subject },
 });
 

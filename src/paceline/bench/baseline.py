@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 
 from paceline.bench.result import BaselineComparison, BenchResult, Measurement, SpreadPart
+from paceline.bench.spread import student
 from paceline.core.errors import UsageError
 
 EFFECT_FLOOR = 0.01
 UNKNOWN_NOISE = 0.03
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-_STUDENT_MANY = 2.0
 
 
 def compare(result: BenchResult, baseline: BenchResult, called: str) -> tuple[BaselineComparison, ...]:
@@ -68,5 +67,4 @@ def noise(before: SpreadPart, after: SpreadPart) -> float:
         (known[0] if side.deviation is None else side.deviation) ** 2 / side.count for side in (before, after)
     )
     freedom = before.count + after.count - 2
-    student = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _STUDENT_MANY
-    return student * math.sqrt(variance)
+    return student(freedom) * math.sqrt(variance)

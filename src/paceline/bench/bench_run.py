@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from paceline.bench.bench_plan import BenchPlan
+from paceline.bench.bench_plan import BenchPlan, Workload, job_of_size
+from paceline.bench.expectations import check_expectations
+from paceline.bench.node_facts import VARIABLE
 from paceline.bench.outliers import find_outliers
 from paceline.bench.profile import diagnose_profile
+from paceline.bench.progress import PROFILE, BenchOptions, BenchProgress, RunRecord
 from paceline.bench.provenance import busy_machine_warning, cores, provenance
 from paceline.bench.result import (
     BenchResult,
@@ -26,7 +31,7 @@ from paceline.bench.result import (
     SpreadPart,
     to_iso_time,
 )
-from paceline.bench.run_repetition import OnLog, StartError, run_measured, run_recorded
+from paceline.bench.run_repetition import OnLog, RunPlace, StartError, run_measured, run_recorded, unfinished_job
 from paceline.bench.scaling import scaling_losses, with_efficiency
 from paceline.bench.spread import spread
 from paceline.core.errors import PacelineError
@@ -53,17 +58,21 @@ def new_directory(plan: BenchPlan, wanted: Path | None) -> Path:
 
 
 def run_benchmark(
-    plan: BenchPlan, directory: Path, listeners: RunListeners
+    plan: BenchPlan, directory: Path, listeners: RunListeners, progress: BenchProgress | None = None
 ) -> tuple[BenchResult, PacelineError | None]:
-    """Runs all sizes below `directory`. The first failure ends it; sizes measured before are in the result."""
-    started = time.time()
+    """Runs all sizes below `directory`. The first failure ends it; sizes measured before are in the result.
+
+    What `progress` has is kept: only missing runs are started, and jobs that still run are followed.
+    """
+    progress = progress or BenchProgress.begin(directory, options_of(plan))
+    started = progress.options.started
     busy = busy_machine_warning() if plan.job.backend == "local" else None
     warnings = [busy] if busy else []
     measurements: list[Measurement] = []
     failure: PacelineError | None = None
     for size in plan.sizes:
         try:
-            measurements.append(_measure(plan, size, directory, listeners, warnings))
+            measurements.append(_SizeRuns(plan, size, directory, listeners, progress, warnings).measure())
         except PacelineError as error:
             if not measurements:
                 raise
@@ -81,7 +90,7 @@ def _result(
     first, last = grown[0].repetitions[0], grown[-1].repetitions[-1]
     energy = _mean_energy(grown[-1].repetitions)
     throughput = grown[-1].throughput.mean
-    return BenchResult(
+    made = BenchResult(
         id=new_id(plan.name, started),
         name=plan.name,
         result="FAILED" if failed else "OK",
@@ -104,9 +113,21 @@ def _result(
         total_end_time=to_iso_time(time.time()),
         measurements=grown,
         losses=scaling_losses(grown, cores() if local else None),
-        provenance=provenance(plan.file, Path(plan.job.code_dir), energy),
+        target_accuracy=plan.target_accuracy,
+        provenance=msgspec.structs.replace(
+            provenance(plan.file, Path(plan.job.code_dir), energy),
+            nodes=last.nodes,
+            image=plan.job.image or (plan.job.engine.version if plan.job.engine else ""),
+            flavor=plan.job.flavor,
+            pool=plan.job.pool_id,
+        ),
         warnings=tuple(dict.fromkeys(warnings)),
     )
+    if plan.expect is None:
+        return made
+    expectations = check_expectations(made, plan.expect)
+    verdict: Literal["PASS", "FAIL"] = "PASS" if all(each.passed for each in expectations) and not failed else "FAIL"
+    return msgspec.structs.replace(made, expectations=expectations, verdict=verdict)
 
 
 def new_id(name: str, at: float) -> str:
@@ -116,50 +137,134 @@ def new_id(name: str, at: float) -> str:
     '19700101T000000Z-my_model'
     """
     safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:60].lstrip(".")
-    return f"{datetime.fromtimestamp(at, UTC):%Y%m%dT%H%M%SZ}-{safe}-{secrets.token_hex(3)}"
+    return f"{datetime.fromtimestamp(at, timezone.utc):%Y%m%dT%H%M%SZ}-{safe}-{secrets.token_hex(3)}"
 
 
-def _measure(plan: BenchPlan, size: int, directory: Path, listeners: RunListeners, warnings: list[str]) -> Measurement:
-    job = msgspec.structs.replace(plan.job, ranks=size)
-    ranks = (
-        f"{size} rank{'s' if size > 1 else ''} per node" if job.nodes > 1 else f"{size} rank{'s' if size > 1 else ''}"
+class _SizeRuns:
+    """All runs of one size; every finished one is kept in the progress at once."""
+
+    def __init__(
+        self,
+        plan: BenchPlan,
+        size: int,
+        directory: Path,
+        listeners: RunListeners,
+        progress: BenchProgress,
+        warnings: list[str],
+    ) -> None:
+        self._plan, self._size, self._directory = plan, size, directory
+        self._listeners, self._progress, self._warnings = listeners, progress, warnings
+        self._job = _with_node_facts(job_of_size(plan, size))
+        plural = f"{size} rank{'s' if size > 1 else ''}"
+        self._shown = f"{plural} per node" if self._job.nodes > 1 else plural
+
+    def measure(self) -> Measurement:
+        runs = [self._run(number) for number in range(1, self._plan.repeat + 1)]
+        repetitions = [run.repetition for run in runs if run.repetition is not None]
+        self._warnings += [warning for run in runs for warning in run.warnings]
+        per_rank = statistics.fmean(card for each in repetitions for node in each.cards for card in node)
+        return with_workload(
+            Measurement(
+                ranks=sum(len(node) for node in repetitions[-1].cards),
+                nodes=self._job.nodes,
+                per_rank=per_rank,
+                throughput=_spread([each.throughput for each in repetitions]),
+                accuracy=_accuracy(repetitions),
+                repetitions=tuple(repetitions),
+                outliers=tuple(find_outliers(repetitions)),
+                profile=self._profile(),
+                scaling=self._plan.sweep.scaling if self._plan.sweep else "weak",
+                time_to_quality=_all_reached(repetitions),
+            ),
+            self._plan.workload,
+        )
+
+    def _run(self, number: int) -> RunRecord:
+        known = self._progress.find(self._size, number)
+        stage = f"{self._shown}: run {number} of {self._plan.repeat}"
+        if known is not None and known.repetition is not None:
+            self._listeners.on_stage(f"{stage}: kept, {known.repetition.throughput:,.2f} samples/s")
+            return known
+        self._listeners.on_stage(stage)
+        where = self._begin(number, f"run{number}", known)
+        repetition, score = run_measured(self._plan, self._job, where, on_log=self._listeners.on_log)
+        self._listeners.on_stage(f"{stage}: {score.throughput:,.2f} samples/s")
+        return self._progress.record(
+            RunRecord(
+                size=self._size,
+                number=number,
+                job_id=repetition.job_id,
+                repetition=repetition,
+                warnings=tuple(score.warnings),
+            )
+        )
+
+    def _begin(self, number: int, what: str, known: RunRecord | None) -> RunPlace:
+        """The job that an interrupted client left, or a new one, recorded before it is started."""
+        handle = unfinished_job(known.job_id) if known is not None else None
+        if handle is not None:
+            self._listeners.on_stage(f"re-attached to {handle.id} ({handle.backend} {handle.remote_id})")
+            return RunPlace(Path(handle.directory), handle)
+        place = self._directory / JOBS / _job_name(self._directory, self._size, what)
+        self._progress.record(RunRecord(size=self._size, number=number, job_id=place.name))
+        return RunPlace(place)
+
+    def _profile(self) -> ProfilePart | None:
+        """A separate run, so that profiling does not lower the score; the score is valid without it."""
+        if self._plan.profile is None:
+            return None
+        known = self._progress.find(self._size, PROFILE)
+        if known is not None and known.profile is not None:
+            self._warnings += known.warnings
+            return known.profile
+        self._listeners.on_stage(f"{self._shown}: recorded run, not scored")
+        try:
+            where = self._begin(PROFILE, "profile", known)
+            source = run_recorded(self._plan, self._job, where, on_log=self._listeners.on_log)
+        except PacelineError as error:
+            self._warnings.append(f"{self._job.ranks} ranks: no profile: {error}")
+            return None
+        part, problems = diagnose_profile(source)
+        noted = tuple(f"{self._job.ranks} ranks: {problem}" for problem in problems)
+        self._warnings += noted
+        name = where.directory.name
+        self._progress.record(RunRecord(size=self._size, number=PROFILE, job_id=name, profile=part, warnings=noted))
+        return part
+
+
+def options_of(
+    plan: BenchPlan, *, baseline: str | None = None, tester: Path | None = None, store: Path | None = None
+) -> BenchOptions:
+    return BenchOptions(
+        config=str(plan.file),
+        config_sha256=hashlib.sha256(plan.file.read_bytes()).hexdigest(),
+        backend=plan.job.backend,
+        repeat=plan.repeat,
+        started=time.time(),
+        baseline=baseline,
+        tester=str(tester) if tester else None,
+        store=str(store) if store else None,
     )
-    repetitions: list[Repetition] = []
-    for number in range(1, plan.repeat + 1):
-        listeners.on_stage(f"{ranks}: run {number} of {plan.repeat}")
-        place = directory / JOBS / _job_name(directory, size, f"run{number}")
-        repetition, score = run_measured(plan, job, place, on_log=listeners.on_log)
-        repetitions.append(repetition)
-        warnings += score.warnings
-        listeners.on_stage(f"{ranks}: run {number} of {plan.repeat}: {score.throughput:,.2f} samples/s")
-    return Measurement(
-        ranks=sum(len(node) for node in repetitions[-1].cards),
-        nodes=job.nodes,
-        per_rank=statistics.fmean(card for each in repetitions for node in each.cards for card in node),
-        throughput=_spread([each.throughput for each in repetitions]),
-        accuracy=_accuracy(repetitions),
-        repetitions=tuple(repetitions),
-        outliers=tuple(find_outliers(repetitions)),
-        profile=_profile(plan, job, directory, listeners, warnings),
+
+
+def with_workload(size: Measurement, workload: Workload) -> Measurement:
+    """tokens/s per card = samples/s per rank · tokens per sample; MFU = samples/s per rank · FLOPs per sample / peak."""
+    tokens, flops, peak = workload.tokens_per_sample, workload.flops_per_sample, workload.peak_tflops
+    return msgspec.structs.replace(
+        size,
+        tokens_per_second_per_card=size.per_rank * tokens if tokens else None,
+        mfu=size.per_rank * flops / (peak * 1e12) if flops and peak else None,
     )
 
 
-def _profile(
-    plan: BenchPlan, job: JobDescription, directory: Path, listeners: RunListeners, warnings: list[str]
-) -> ProfilePart | None:
-    """A separate run, so that profiling does not lower the score; the score is valid without it."""
-    if plan.profile is None:
-        return None
-    listeners.on_stage(f"{job.ranks} rank{'s' if job.ranks > 1 else ''}: recorded run, not scored")
-    try:
-        place = directory / JOBS / _job_name(directory, job.ranks, "profile")
-        source = run_recorded(plan, job, place, on_log=listeners.on_log)
-    except PacelineError as error:
-        warnings.append(f"{job.ranks} ranks: no profile: {error}")
-        return None
-    part, problems = diagnose_profile(source)
-    warnings += [f"{job.ranks} ranks: {problem}" for problem in problems]
-    return part
+def _with_node_facts(job: JobDescription) -> JobDescription:
+    """Every node of a benchmark reports what it is."""
+    return msgspec.structs.replace(job, environment={**job.environment, VARIABLE: 1})
+
+
+def _all_reached(repetitions: Sequence[Repetition]) -> float | None:
+    known = [each.time_to_quality for each in repetitions if each.time_to_quality is not None]
+    return statistics.fmean(known) if len(known) == len(repetitions) else None
 
 
 def _job_name(directory: Path, size: int, what: str) -> str:
@@ -168,7 +273,8 @@ def _job_name(directory: Path, size: int, what: str) -> str:
 
 
 def _spread(values: Sequence[float]) -> SpreadPart:
-    return SpreadPart(**asdict(spread(values)))
+    found = spread(values)
+    return SpreadPart(**asdict(found), interval=found.interval)
 
 
 def _accuracy(repetitions: Sequence[Repetition]) -> SpreadPart | None:

@@ -13,12 +13,13 @@ All times are ISO 8601 with their zone.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from paceline.bench.spread import mean_interval
 from paceline.core.errors import FormatError
 from paceline.diagnosis.finding import Diagnosis
 
@@ -51,6 +52,36 @@ class EnergyPart(ResultPart, frozen=True):
     resource_util_ratio: float | None = None
 
 
+class NodeFacts(ResultPart, frozen=True):
+    """What a node reported about itself (jobs/node_facts.py); empty or null where it said nothing."""
+
+    host: str = ""
+    platform: str = ""
+    machine: str = ""
+    processor: str = ""
+    python: str = ""
+    cores: int | None = None
+    memory_bytes: int | None = None
+    cards: int | None = None
+    card: str = ""
+    driver: str = ""
+    firmware: str = ""
+    toolkit: str = ""
+    """CANN or CUDA, with its version."""
+    frameworks: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    """Variables that change how a training runs; no secrets."""
+
+
+class EvaluationPart(ResultPart, frozen=True):
+    """An evaluation during training, as the workload reported it in evaluations.json."""
+
+    time: str
+    accuracy: float
+    epoch: float | None = None
+    samples: int | None = None
+
+
 class Repetition(ResultPart, frozen=True):
     """One run of the job."""
 
@@ -63,6 +94,10 @@ class Repetition(ResultPart, frozen=True):
     """Throughput of every card, by node."""
     times: RunTimes = RunTimes()
     energy: EnergyPart = EnergyPart()
+    nodes: tuple[NodeFacts, ...] = ()
+    time_to_quality: float | None = None
+    """Seconds from the job's start to the first evaluation that reached the target accuracy."""
+    evaluations: tuple[EvaluationPart, ...] = ()
 
 
 class SpreadPart(ResultPart, frozen=True):
@@ -71,6 +106,15 @@ class SpreadPart(ResultPart, frozen=True):
     deviation: float | None
     least: float
     most: float
+    interval: float | None = None
+    """Half of the 95 % confidence interval of the mean; null for a single run."""
+
+
+def interval_of(part: SpreadPart) -> float | None:
+    """Also of results that were written before they had intervals."""
+    if part.interval is not None or part.deviation is None:
+        return part.interval
+    return mean_interval(part.count, part.deviation)
 
 
 class OutlierPart(ResultPart, frozen=True):
@@ -110,6 +154,15 @@ class Measurement(ResultPart, frozen=True):
     outliers: tuple[OutlierPart, ...] = ()
     efficiency: float | None = None
     """Throughput per rank relative to the smallest size; null without a sweep."""
+    efficiency_interval: float | None = None
+    """Half of its 95 % confidence interval; null where a size was run once."""
+    scaling: Literal["weak", "strong"] = "weak"
+    """weak: every rank keeps its batch; strong: the batch of all ranks together stays."""
+    tokens_per_second_per_card: float | None = None
+    mfu: float | None = None
+    """Model FLOPs utilisation, 0 to 1."""
+    time_to_quality: float | None = None
+    """Mean over the repetitions; null unless all reached the target."""
     profile: ProfilePart | None = None
 
 
@@ -137,8 +190,20 @@ class BaselineComparison(ResultPart, frozen=True):
     verdict: Literal["better", "worse", "same"]
 
 
+class ExpectationPart(ResultPart, frozen=True):
+    """One threshold of `expect:`."""
+
+    metric: str
+    limit: float
+    relation: Literal[">=", "<="]
+    value: float | None
+    passed: bool
+    sure: bool
+    """False where the 95 % interval contains the threshold."""
+
+
 class Provenance(ResultPart, frozen=True):
-    """What was measured, where and how."""
+    """What was measured, where and how; `host` and versions are the client's, `nodes` are those of the run."""
 
     paceline: str
     python: str
@@ -152,6 +217,11 @@ class Provenance(ResultPart, frozen=True):
     command: tuple[str, ...]
     config: str
     config_sha256: str
+    nodes: tuple[NodeFacts, ...] = ()
+    image: str = ""
+    """Of a container: the image, or the framework engine."""
+    flavor: str = ""
+    pool: str = ""
 
 
 class BenchResult(msgspec.Struct, frozen=True, kw_only=True, tag="paceline.bench/1", tag_field="schema"):
@@ -180,6 +250,10 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True, tag="paceline.bench
     measurements: tuple[Measurement, ...]
     losses: tuple[ScalingLoss, ...] = ()
     comparisons: tuple[BaselineComparison, ...] = ()
+    verdict: Literal["PASS", "FAIL"] | None = None
+    """Whether it meets `expect:`; null without it."""
+    expectations: tuple[ExpectationPart, ...] = ()
+    target_accuracy: float | None = None
     provenance: Provenance
     warnings: tuple[str, ...] = ()
 
@@ -215,7 +289,7 @@ def train_result_info(result: BenchResult) -> dict[str, str | float | None]:
         if name in ("accuracy", "throughput_ratio") and value is not None:
             value = str(value)
         elif name.endswith("_time") and value is not None:
-            value = datetime.fromisoformat(value).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+            value = datetime.fromisoformat(value).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
         info[name] = value
     return info
 
@@ -271,4 +345,4 @@ def to_iso_time(seconds: float | None) -> str | None:
     """
     if seconds is None:
         return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")

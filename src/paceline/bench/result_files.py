@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from paceline.bench.number_file import ACCURACY_KEYS, THROUGHPUT_KEYS, read_count, read_number
 from paceline.core.errors import FormatError, PacelineError, UsageError
+from paceline.core.scratch_directory import scratch_directory
 from paceline.storage.url import is_remote, parse_url
 
 _THROUGHPUT = re.compile(r"throughput_(?:rank_)?(\d{1,5})(?:\.json)?")
 _WANTED = re.compile(
     r"(?:\d{1,5}/)?(?:throughput_(?:rank_)?\d+(?:\.json)?|accuracy(?:_\d+)?\.json|ranksize\.json|"
-    r"eval_acc\.log|phases\.json)"
+    r"eval_acc\.log|phases\.json|evaluations\.json)"
 )
 _MOST_NAMED = 8
 _Value = TypeVar("_Value")
@@ -68,10 +68,10 @@ def local_results(where: str | Path) -> Iterator[Path]:
         return
     from paceline.storage.transfer.transfer import TransferOptions, transfer
 
-    with TemporaryDirectory(prefix="paceline-bench-") as temporary:
-        report = transfer(str(where), temporary, TransferOptions(file_filter=is_result_file))
+    with scratch_directory() as temporary:
+        report = transfer(str(where), str(temporary), TransferOptions(file_filter=is_result_file))
         report.raise_failures()
-        yield Path(temporary)
+        yield temporary
 
 
 def is_result_file(key: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,12 +15,16 @@ import msgspec
 
 from paceline.bench.bench_plan import BenchPlan
 from paceline.bench.energy import PowerSampler
+from paceline.bench.node_facts import read_node_facts
 from paceline.bench.number_file import LARGEST
 from paceline.bench.result import EnergyPart, Repetition, RunTimes, parse_iso_time, to_iso_time
 from paceline.bench.result_files import ResultError, is_result_file
 from paceline.bench.score import BenchScore, score_directory
-from paceline.core.errors import PacelineError
-from paceline.jobs import JobDescription, JobHandle, JobOutcome, LogPiece, backend_for, submit, wait
+from paceline.bench.time_to_quality import EVALUATIONS, read_evaluations, time_to_quality
+from paceline.core.errors import PacelineError, UsageError
+from paceline.jobs import JobDescription, JobHandle, JobOutcome, JobPhase, LogPiece, backend_for, submit, wait
+from paceline.jobs.job_registry import find_record
+from paceline.jobs.submission import recover_handle
 from paceline.storage.file_selection import FileFilter
 
 OnLog = Callable[[LogPiece], None]
@@ -50,40 +55,64 @@ class FinishedJob:
     prepare: tuple[float, float]
 
 
-def run_job(
-    job: JobDescription, directory: Path, *, rule: FileFilter, minutes: float | None = None, on_log: OnLog | None = None
-) -> FinishedJob:
-    """Start a job, wait for it (`minutes` at most), download its outputs."""
-    prepare_start = time.time()
-    backend = backend_for(job)
+@dataclass(frozen=True)
+class RunPlace:
+    """Where a run's job is, or the job that an interrupted client left."""
+
+    directory: Path
+    handle: JobHandle | None = None
+
+
+def unfinished_job(job_id: str) -> JobHandle | None:
+    """The job of an interrupted run, if it still runs or has completed meanwhile."""
     try:
-        handle = submit(job, directory)
-    except PacelineError as error:
-        raise StartError(str(error), hint=error.hint) from error
-    prepare_end = time.time()
-    # Only this machine's cards can be measured.
-    sampler = PowerSampler() if job.backend == "local" else PowerSampler(meter=None)
+        handle = recover_handle(find_record(job_id).handle)
+    except UsageError:
+        return None  # it was never started
+    phase = backend_for(handle).status(handle).phase
+    lost = phase.finished and phase is not JobPhase.completed
+    return None if lost or phase is JobPhase.stopping else handle
+
+
+def run_job(
+    job: JobDescription, where: RunPlace, *, rule: FileFilter, minutes: float | None = None, on_log: OnLog | None = None
+) -> FinishedJob:
+    """Start a job (or re-attach to it), wait for it (`minutes` at most), download its outputs."""
+    prepare_start = time.time()
+    backend, handle = backend_for(job), where.handle
+    if handle is None:
+        try:
+            handle = submit(job, where.directory)
+        except PacelineError as error:
+            raise StartError(str(error), hint=error.hint) from error
+    else:
+        prepare_start = handle.submitted
+    prepare_end = time.time() if where.handle is None else handle.submitted
+    # Only this machine's cards can be measured, and only from a run's beginning.
+    measured = job.backend == "local" and where.handle is None
+    sampler = PowerSampler() if measured else PowerSampler(meter=None)
     try:
         with sampler, _stopped_after(minutes, handle) as too_late:
             outcome = wait(handle, on_log=on_log)
     except KeyboardInterrupt:
         backend.stop(handle)
+        print(f"\npaceline: stopped the running job {handle.id}", file=sys.stderr)
         raise
     if not outcome.succeeded:
         late = f"stopped after {minutes:g} minutes (timeout_minutes)\n          " if too_late.is_set() else ""
         raise TrainingError(late + _failure(outcome), hint=f"complete logs: {handle.logs}")
     try:
-        outputs = backend.fetch_outputs(handle, directory / "fetched", rule)
+        outputs = backend.fetch_outputs(handle, Path(handle.directory) / "fetched", rule)
     except PacelineError as error:
         raise ResultError(str(error), hint=error.hint) from error
     return FinishedJob(handle, outcome, outputs, sampler.energy(), (prepare_start, prepare_end))
 
 
 def run_measured(
-    plan: BenchPlan, job: JobDescription, directory: Path, *, on_log: OnLog | None = None
+    plan: BenchPlan, job: JobDescription, where: RunPlace, *, on_log: OnLog | None = None
 ) -> tuple[Repetition, BenchScore]:
     """A run that is scored."""
-    ran = run_job(job, directory, rule=_is_result_anywhere, minutes=plan.timeout_minutes, on_log=on_log)
+    ran = run_job(job, where, rule=_is_result_anywhere, minutes=plan.timeout_minutes, on_log=on_log)
     place = results_directory(ran.outputs, plan.results)
     score = score_directory(
         place,
@@ -102,16 +131,19 @@ def run_measured(
         proc_start_time=phases.get("proc_start_time") or to_iso_time(status.started),
         proc_end_time=phases.get("proc_end_time") or to_iso_time(status.ended),
     )
-    return _repetition(ran, score, times), score
+    evaluations = read_evaluations(place / EVALUATIONS)
+    reached = time_to_quality(evaluations, plan.target_accuracy, score.accuracy, times)
+    made = _repetition(ran, score, times)
+    return msgspec.structs.replace(made, evaluations=evaluations, time_to_quality=reached), score
 
 
-def run_recorded(plan: BenchPlan, job: JobDescription, directory: Path, *, on_log: OnLog | None = None) -> Path:
+def run_recorded(plan: BenchPlan, job: JobDescription, where: RunPlace, *, on_log: OnLog | None = None) -> Path:
     """A run that is profiled and not scored; returns the directory of its recording."""
     from paceline.formats.file_selection import needed_for_diagnosis  # imports NumPy, which most runs do not need
 
     assert plan.profile is not None
     changed = msgspec.structs.replace(job, hyperparameters={**job.hyperparameters, **plan.profile.hyperparameters})
-    ran = run_job(changed, directory, rule=needed_for_diagnosis, minutes=plan.timeout_minutes, on_log=on_log)
+    ran = run_job(changed, where, rule=needed_for_diagnosis, minutes=plan.timeout_minutes, on_log=on_log)
     return results_directory(ran.outputs, plan.profile.source)
 
 
@@ -162,6 +194,7 @@ def _repetition(ran: FinishedJob, score: BenchScore, times: RunTimes) -> Repetit
         cards=score.cards,
         times=times,
         energy=ran.energy,
+        nodes=read_node_facts(ran.outcome.logs),
     )
 
 

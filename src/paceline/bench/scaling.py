@@ -3,17 +3,19 @@
     efficiency(n) = throughput per rank at n / throughput per rank at m         m: the smallest size
     grown(part)   = part's ms per step at n - part's ms per step at m           from the recordings of both
 
-Every rank keeps its batch (weak scaling): a step of the larger job does the same work per rank, so without loss it would
-take as long as one of the smaller job.
+Weak scaling: every rank keeps its batch; a step of the larger job does the same work per rank, so without loss it would take
+as long as one of the smaller job. Strong scaling: the batch of all ranks together stays, so a step should be n/m times shorter.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import msgspec
 
 from paceline.bench.result import Measurement, ProfilePart, ScalingLoss
+from paceline.bench.spread import student
 from paceline.core.i18n import Language, text
 from paceline.diagnosis.finding import Gain
 
@@ -28,10 +30,27 @@ def with_efficiency(measurements: Sequence[Measurement]) -> tuple[Measurement, .
     """Relative to the smallest size; a single size has none."""
     if len(measurements) < 2:
         return tuple(measurements)
-    base = measurements[0].per_rank
+    base = measurements[0]
     return tuple(
-        msgspec.structs.replace(each, efficiency=each.per_rank / base if base else None) for each in measurements
+        msgspec.structs.replace(
+            each,
+            efficiency=each.per_rank / base.per_rank if base.per_rank else None,
+            efficiency_interval=_efficiency_interval(base, each),
+        )
+        for each in measurements
     )
+
+
+def _efficiency_interval(base: Measurement, size: Measurement) -> float | None:
+    """Half of the 95 % interval of the ratio, by the spread of both sizes; the smallest size is 1 by definition."""
+    if size is base:
+        return 0.0
+    sides = (base.throughput, size.throughput)
+    if any(each.deviation is None or not each.mean for each in sides) or not base.per_rank:
+        return None
+    relative = sum(((each.deviation or 0.0) / each.mean) ** 2 / each.count for each in sides)
+    freedom = sum(each.count for each in sides) - 2
+    return student(freedom) * math.sqrt(relative) * size.per_rank / base.per_rank
 
 
 def scaling_losses(measurements: Sequence[Measurement], cores: int | None) -> tuple[ScalingLoss, ...]:

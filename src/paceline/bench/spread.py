@@ -18,6 +18,8 @@ from statistics import fmean, median, stdev
 SIGMAS = 5.0
 EFFECT_FLOOR = 0.025
 _TO_SIGMA = 1.4826
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+_STUDENT_MANY = 2.0
 _SMALLEST_SHARE = 0.002
 """Smallest relative sigma: three values may agree by chance."""
 
@@ -32,6 +34,11 @@ class Spread:
     """Standard deviation; None for fewer than two values."""
     least: float
     most: float
+
+    @property
+    def interval(self) -> float | None:
+        """Half of the 95 % confidence interval of the mean; None for fewer than two values."""
+        return None if self.deviation is None else mean_interval(self.count, self.deviation)
 
     @property
     def relative(self) -> float | None:
@@ -49,6 +56,16 @@ class Outlier:
     @property
     def percent(self) -> float:
         return 100 * (self.value / self.peers - 1) if self.peers else 0.0
+
+
+def mean_interval(count: int, deviation: float) -> float:
+    """Half of the 95 % confidence interval of a mean: t · s / √n."""
+    return student(count - 1) * deviation / math.sqrt(count)
+
+
+def student(freedom: int) -> float:
+    """Student's t for 95 %, two-sided."""
+    return _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _STUDENT_MANY
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Tuple
 
-Step = tuple[int, int]
+Step = Tuple[int, int]
 """(epoch, step within the epoch)"""
 SUFFIXES = (".ckpt", ".safetensors", ".pt", ".pth", ".bin")
 STEP = re.compile(r"-(\d{1,9})_(\d{1,12})$")

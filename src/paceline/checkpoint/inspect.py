@@ -15,6 +15,7 @@ from paceline.checkpoint.source_checkpoint import Checkpoint
 from paceline.checkpoint.tensors.bf16 import as_numbers
 from paceline.checkpoint.tensors.dtypes import TEXT, DType, label
 from paceline.checkpoint.tensors.tensor_slice import Shape, TensorSlice
+from paceline.core.zip_strict import zip_strict
 
 _BLOCK = 16 << 20
 
@@ -57,7 +58,7 @@ def tensor_rows(checkpoint: Checkpoint) -> list[TensorRow]:
 
 
 def _cuts(full: Shape, part: Shape) -> Shape:
-    return tuple(a // b if b else 1 for a, b in zip(full, part, strict=True))
+    return tuple(a // b if b else 1 for a, b in zip_strict(full, part))
 
 
 def differences(ours: Checkpoint, theirs: Checkpoint) -> Iterator[Difference]:

@@ -7,7 +7,7 @@ iteration_…/rank_0000000.json   only the inner part: the files of this rank
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Dict, Optional, TypeVar
 
 import msgspec
 
@@ -28,18 +28,20 @@ class FileRecord(msgspec.Struct, frozen=True):
     global_step: int = 0
     attempt: str = ""
     """Which start of the training wrote it: files of the same step from different starts must not be mixed."""
+    world_size: int = 0
+    """Ranks that saved this step; the job may have had another number before and after. 0: not recorded."""
 
 
 class RankRecord(msgspec.Struct, frozen=True):
     world_size: int = 0
-    files: dict[str, FileRecord] = {}
+    files: Dict[str, FileRecord] = {}
 
 
 class RankMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     last_epoch: int
     last_step: int
     last_ckpt_file: str
-    paceline: RankRecord | None = None
+    paceline: Optional[RankRecord] = None
 
 
 def read_meta(data: bytes, where: str) -> RankMeta:

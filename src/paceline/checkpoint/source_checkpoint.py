@@ -16,9 +16,10 @@ from paceline.checkpoint.strategy.strategy_spec import CheckpointTensors
 from paceline.checkpoint.strategy.tensor_layout import TensorLayout
 from paceline.checkpoint.tensor_files import FileListing
 from paceline.checkpoint.tensors.dtypes import DType, label
-from paceline.checkpoint.tensors.tensor_index import Container
+from paceline.checkpoint.tensors.tensor_index import Container, StoredTensor
 from paceline.checkpoint.tensors.tensor_slice import Shape, TensorSlice, are_disjoint, full_slice
 from paceline.core.errors import FormatError, PacelineError, UsageError
+from paceline.core.zip_strict import zip_strict
 
 _MAX_INDEX_BYTES = 1 << 30
 _MAX_SHARED = 0.25
@@ -205,8 +206,12 @@ def _check_ranks(checkpoint: Checkpoint, strategy: Strategy) -> None:
 def _add_tensors(checkpoint: Checkpoint, rank: int, container: Container) -> None:
     strategy = checkpoint.strategy
     stage: Mapping[str, TensorLayout] = strategy.stages[strategy.stage_of(rank)] if strategy else {}
+    slices = safetensors.held_slices(container.metadata, container.file.name)
     for name, stored in container.tensors.items():
         layout = stage.get(name)
+        if layout is None and name in slices:
+            _add_slice(checkpoint, rank, Piece(_held_slice(slices[name], stored, container), container, stored), slices)
+            continue
         if layout is None and (strategy is not None or len(checkpoint.ranks) > 1):
             piece = Piece(full_slice(stored.shape), container, stored)
             checkpoint.unlisted.setdefault(name, {})[rank] = piece
@@ -223,6 +228,28 @@ def _add_tensors(checkpoint: Checkpoint, rank: int, container: Container) -> Non
                 hint="the strategy does not match this checkpoint, or the files are from different runs",
             )
         known.copies.append((rank, Piece(held, container, stored)))
+
+
+def _held_slice(held: tuple[Shape, Shape], stored: StoredTensor, container: Container) -> TensorSlice:
+    full, start = held
+    fits = len(full) == len(start) == len(stored.shape) and all(
+        at + part <= extent for at, part, extent in zip_strict(start, stored.shape, full)
+    )
+    if not fits:
+        raise FormatError(f"{container.file.name}: {stored.name} does not fit into {list(full)} at {list(start)}")
+    return TensorSlice(start, stored.shape)
+
+
+def _add_slice(checkpoint: Checkpoint, rank: int, piece: Piece, slices: Mapping[str, tuple[Shape, Shape]]) -> None:
+    stored, name = piece.stored, piece.stored.name
+    shape = slices[name][0]
+    known = checkpoint.parameters.setdefault(name, Parameter(name, stored.dtype, shape, len(checkpoint.parameters)))
+    if (known.dtype, known.shape) != (stored.dtype, shape):
+        raise PacelineError(
+            f"{piece.container.file.name}: {name} is {list(shape)} here and {list(known.shape)} elsewhere"
+        )
+    if piece.slice.size:
+        known.copies.append((rank, piece))
 
 
 def _check_belongs(

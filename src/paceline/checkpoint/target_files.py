@@ -14,6 +14,7 @@ from paceline.checkpoint.strategy.tensor_layout import TensorLayout
 from paceline.checkpoint.tensors.dtypes import TEXT
 from paceline.checkpoint.tensors.tensor_slice import full_slice
 from paceline.core.errors import PacelineError, UsageError
+from paceline.core.zip_strict import zip_strict
 
 INDEXES = ("model.safetensors.index.json", "param_name_map.json")
 """Names of the index in Hugging Face and MindSpore; both get the same content."""
@@ -95,10 +96,10 @@ def plan_full_files(
             groups.append([])
         groups[-1].append(tensor)
     keys = [f"model-{number:05d}-of-{len(groups):05d}.safetensors" for number in range(1, len(groups) + 1)]
-    where = {tensor.name: key for key, group in zip(keys, groups, strict=True) for tensor in group}
+    where = {tensor.name: key for key, group in zip_strict(keys, groups) for tensor in group}
     total = sum(tensor.bytes for group in groups for tensor in group)
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
-    made = [safetensors.plan_file(key, group) for key, group in zip(keys, groups, strict=True)]
+    made = [safetensors.plan_file(key, group) for key, group in zip_strict(keys, groups)]
     text = json.dumps(index, indent=2, ensure_ascii=False).encode()
     return [*made, *(plan_text_file(name, text) for name in INDEXES)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from paceline.checkpoint import lora
@@ -29,7 +29,6 @@ class TransformRequest:
     target: str
     source_strategy: str | None = None
     target_strategy: str | None = None
-    _: KW_ONLY
     step: str | None = None
     """EPOCH_STEP; default: the newest complete checkpoint."""
     deduplicated: bool = False

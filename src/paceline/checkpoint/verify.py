@@ -18,6 +18,7 @@ from paceline.checkpoint.tensor_files import FileListing
 from paceline.checkpoint.tensors.tensor_index import Container
 from paceline.checkpoint.tensors.tensor_slice import TensorSlice, full_slice
 from paceline.core.errors import PacelineError
+from paceline.core.zip_strict import zip_strict
 
 _BLOCK = 16 << 20
 
@@ -133,7 +134,7 @@ def _different_replicas(parameter: Parameter, result: VerifyResult) -> Iterator[
 
 def _equal(left: Piece, right: Piece) -> bool:
     a, b = _blocks(left), _blocks(right)
-    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+    return all(np.array_equal(x, y) for x, y in zip_strict(a, b))
 
 
 def _blocks(piece: Piece) -> Iterator[Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from paceline.checkpoint.plan.file_plan import FilePlan, PlannedTensor
 from paceline.checkpoint.tensors.dtypes import DType
 from paceline.checkpoint.tensors.tensor_slice import Shape, full_slice
 from paceline.core.errors import UsageError
-from paceline.storage.checksum import MIN_PART_SIZE, part_size
+from paceline.storage.checksum import MIN_PART_SIZE, md5, new_md5, part_size
 from paceline.storage.local_io.os_errors import translate_os_errors
 from paceline.storage.partial_files import partial_name
 from paceline.storage.store_errors import FullError
@@ -34,6 +34,9 @@ class InMemoryTensor:
     dtype: DType
     shape: Shape
     data: memoryview
+    full_shape: Shape | None = None
+    """Of the parameter, where this is only a slice of it."""
+    start: Shape = ()
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,19 @@ def plan_file(
     raise UsageError(f"unknown checkpoint_format {format!r}", hint=f"known: {', '.join(FORMATS)}")
 
 
+def _slices(tensors: Sequence[InMemoryTensor], format: str) -> dict[str, str] | None:
+    """What each tensor is a slice of, for the header; None if all are full."""
+    if all(tensor.full_shape is None for tensor in tensors):
+        return None
+    if format != safetensors.FORMAT:
+        raise UsageError("slices of tensors are saved as safetensors, whose header tells which slice each is")
+    held = {tensor.name: (tensor.full_shape, tensor.start) for tensor in tensors if tensor.full_shape is not None}
+    return {safetensors.SLICES: json.dumps(held, separators=(",", ":"))}
+
+
 def write_file(path: Path, tensors: Sequence[InMemoryTensor], format: str) -> WrittenFile:
     """Atomic: after an interruption the path holds the old file or the new one."""
-    file_plan = plan_file(path.name, tensors, format)
+    file_plan = plan_file(path.name, tensors, format, _slices(tensors, format))
     data = {tensor.name: tensor.data for tensor in tensors}
     partial = path.with_name(partial_name(path.name, ""))
     with translate_os_errors(path):
@@ -113,7 +126,7 @@ class EtagHasher:
     def __init__(self, size: int) -> None:
         self._part = etag_part_size(size)
         self._left = self._part or 0
-        self._now = hashlib.md5(usedforsecurity=False)
+        self._now = new_md5()
         self._parts: list[bytes] = []
 
     def update(self, data: memoryview) -> None:
@@ -121,7 +134,7 @@ class EtagHasher:
             self._now.update(data[: self._left])
             data = data[self._left :]
             self._parts.append(self._now.digest())
-            self._now, self._left = hashlib.md5(usedforsecurity=False), self._part
+            self._now, self._left = new_md5(), self._part
         self._now.update(data)
         self._left -= len(data)
 
@@ -129,7 +142,7 @@ class EtagHasher:
         if self._part is None:
             return self._now.hexdigest()
         parts = self._parts if self._left == self._part else [*self._parts, self._now.digest()]
-        return f"{hashlib.md5(b''.join(parts), usedforsecurity=False).hexdigest()}-{len(parts)}"
+        return f"{md5(b''.join(parts))}-{len(parts)}"
 
 
 def _check_free_space(path: Path, size: int) -> None:
@@ -156,6 +169,6 @@ def _write_all(file: int, data: memoryview) -> None:
 
 def write_small_file(directory: Path, name: str, data: bytes) -> None:
     """Write a marker or record file atomically and durably."""
-    FileStore(directory).write(name, data, hashlib.md5(data, usedforsecurity=False).hexdigest())
+    FileStore(directory).write(name, data, md5(data))
     with translate_os_errors(directory):
         sync_directory(directory)

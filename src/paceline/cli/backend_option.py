@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Optional
 
 import typer
+from typing_extensions import Annotated
 
 BackendOption = Annotated[
-    str | None,
+    Optional[str],
     typer.Option("--backend", help="local, slurm, modelarts or an installed one, instead of the description's."),
 ]

@@ -6,10 +6,11 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Optional
 
 import msgspec
 import typer
+from typing_extensions import Annotated
 
 from paceline.bench.baseline import compare
 from paceline.bench.history import load_history
@@ -28,20 +29,22 @@ from paceline.output.page.terminal import print_page
 
 WORSE = 5
 """Exit code if a run is worse than its baseline."""
+NOT_AS_EXPECTED = 6
+"""Exit code if a run does not meet expect:."""
 STDOUT = Path("-")
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON; - for stdout.")]
-MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="Write the report as Markdown; - for stdout.")]
-HtmlFile = Annotated[Path | None, typer.Option("--html", help="Write the report as one HTML file; - for stdout.")]
+JsonFile = Annotated[Optional[Path], typer.Option("--json", help="Write the result as JSON; - for stdout.")]
+MarkdownFile = Annotated[Optional[Path], typer.Option("--markdown", help="Write the report as Markdown; - for stdout.")]
+HtmlFile = Annotated[Optional[Path], typer.Option("--html", help="Write the report as one HTML file; - for stdout.")]
 Lang = Annotated[LanguageOption, typer.Option("--lang", help="Language of the report.")]
 Store = Annotated[
-    Path | None, typer.Option("--store", help="Directory of the history.  [default: below ~/.local/share/paceline]")
+    Optional[Path], typer.Option("--store", help="Directory of the history.  [default: below ~/.local/share/paceline]")
 ]
 
 
 def report(
     result_file: Annotated[Path, typer.Argument(metavar="RESULT.json", help="Result written by bench run.")],
-    baseline: Annotated[Path | None, typer.Option("--baseline", help="Another result to compare with.")] = None,
+    baseline: Annotated[Optional[Path], typer.Option("--baseline", help="Another result to compare with.")] = None,
     markdown_file: MarkdownFile = None,
     html_file: HtmlFile = None,
     lang: Lang = LanguageOption.auto,
@@ -61,7 +64,7 @@ def report(
 
 
 def history(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this benchmark.")] = None,
+    name: Annotated[Optional[str], typer.Argument(metavar="[NAME]", help="Only this benchmark.")] = None,
     markdown_file: MarkdownFile = None,
     html_file: HtmlFile = None,
     json_file: JsonFile = None,
@@ -87,7 +90,9 @@ def send_result(
     config: Annotated[
         Path, typer.Option("--config", help="config.json: testid, tester_server_ip, tester_server_port.")
     ],
-    system: Annotated[Path | None, typer.Option("--system", help="system.json, a description of the machine.")] = None,
+    system: Annotated[
+        Optional[Path], typer.Option("--system", help="system.json, a description of the machine.")
+    ] = None,
 ) -> None:
     """Send a result to a tester server; sending twice stores it once. The token is read from PACELINE_TESTER_TOKEN.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Annotated
 from unicodedata import east_asian_width
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, progress_shown

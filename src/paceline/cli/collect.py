@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, List, Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.transfer_output import print_report, progress_bar, summary
 from paceline.core.errors import PacelineError, UsageError
@@ -20,11 +21,12 @@ _ORIGINAL = "HCCL_JSON ACCOUNTS_JSON CLUSTER_DIR HOST_DIR DEVICE_REGEX OUTPUT"
 
 def collect(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[URL | SIX ARGUMENTS]", help=f"s3:// or obs:// tree, or {_ORIGINAL}.")
+        Optional[List[str]],
+        typer.Argument(metavar="[URL | SIX ARGUMENTS]", help=f"s3:// or obs:// tree, or {_ORIGINAL}."),
     ] = None,
-    host: Annotated[list[str] | None, typer.Option("--host", help="user@host[:port]; may be repeated.")] = None,
+    host: Annotated[Optional[List[str]], typer.Option("--host", help="user@host[:port]; may be repeated.")] = None,
     accounts: Annotated[
-        Path | None, typer.Option("--accounts", help="Account file of the original tool (JSON).")
+        Optional[Path], typer.Option("--accounts", help="Account file of the original tool (JSON).")
     ] = None,
     path: Annotated[str, typer.Option("--path", help="Directory on every host with the devices' data.")] = "",
     device_regex: Annotated[
@@ -36,14 +38,14 @@ def collect(
     output: Annotated[
         str, typer.Option("--output", help="Output directory of the profiler within a device's directory.")
     ] = "",
-    rank_table: Annotated[Path | None, typer.Option("--rank-table", help="hccl.json of the cluster.")] = None,
-    into: Annotated[Path | None, typer.Option("--into", "-o", help="Directory for the cluster tree.")] = None,
+    rank_table: Annotated[Optional[Path], typer.Option("--rank-table", help="hccl.json of the cluster.")] = None,
+    into: Annotated[Optional[Path], typer.Option("--into", "-o", help="Directory for the cluster tree.")] = None,
     ranks: Annotated[
-        int | None, typer.Option("--ranks", min=1, help="Number of ranks expected in a bucket's tree.")
+        Optional[int], typer.Option("--ranks", min=1, help="Number of ranks expected in a bucket's tree.")
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Only hosts that were incomplete last time.")] = False,
-    key: Annotated[str | None, typer.Option("--key", help="SSH key file.  [default: ~/.ssh and the agent]")] = None,
-    known_hosts: Annotated[str | None, typer.Option("--known-hosts", help="[default: ~/.ssh/known_hosts]")] = None,
+    key: Annotated[Optional[str], typer.Option("--key", help="SSH key file.  [default: ~/.ssh and the agent]")] = None,
+    known_hosts: Annotated[Optional[str], typer.Option("--known-hosts", help="[default: ~/.ssh/known_hosts]")] = None,
     ask_password: Annotated[
         bool, typer.Option("--ask-password", help="Prompt for one password for all hosts.")
     ] = False,

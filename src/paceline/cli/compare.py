@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Optional
 
 import typer
-from rich.console import Console
+from typing_extensions import Annotated
 
 from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.source_option import EngineOption, StoreOption, WorkersOption, opened
@@ -20,6 +20,7 @@ from paceline.diagnosis.finding_diff import FindingChange, compare_findings, unr
 from paceline.metrics.compare import Change, Comparison, Measured, measure
 from paceline.metrics.compare import compare as side_by_side
 from paceline.output.comparison import comparison_document
+from paceline.output.console import Console
 from paceline.output.json_text import indented_json
 
 _MARKS = {"gone": "green", "still": "bold", "new": "red", "unseen": "yellow"}
@@ -31,9 +32,9 @@ Run_ = Annotated[Path, typer.Argument(help="Profile of one run, any format.")]
 def compare(
     before: Run_,
     after: Run_,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result as JSON; - for stdout.")] = None,
+    json_file: Annotated[Optional[Path], typer.Option("--json", help="Write the result as JSON; - for stdout.")] = None,
     fail_on_slower: Annotated[
-        float | None,
+        Optional[float],
         typer.Option(
             "--fail-on-slower",
             min=0,

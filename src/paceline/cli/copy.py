@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.transfer_output import print_report, progress_bar
 
@@ -37,7 +36,7 @@ def copy(
     from paceline.storage.transfer.transfer import Prune, TransferOptions, transfer
     from paceline.storage.transfer.transfer_pool import TransferLimits
 
-    with progress_bar("copying") as show:
+    with progress_bar("copying", source, target) as show:
         options = TransferOptions(
             prune=Prune.source if prune else Prune.nothing,
             limits=TransferLimits(workers, Backoff(patience=patience)),

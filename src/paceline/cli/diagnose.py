@@ -6,9 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import List, Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened
@@ -37,7 +38,7 @@ _STDOUT = Path("-")
 def diagnose(
     source: Source,
     out: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option(
             "--out",
             "--output",
@@ -45,23 +46,27 @@ def diagnose(
             help="Directory for report.html and diagnosis.json.  [default: paceline-report, unless --json or --html]",
         ),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the diagnosis as JSON; - for stdout.")] = None,
+    json_file: Annotated[
+        Optional[Path], typer.Option("--json", help="Write the diagnosis as JSON; - for stdout.")
+    ] = None,
     html_file: Annotated[
-        Path | None, typer.Option("--html", help="Write the report as one HTML file; - for stdout.")
+        Optional[Path], typer.Option("--html", help="Write the report as one HTML file; - for stdout.")
     ] = None,
     mask_hosts: Annotated[
         bool, typer.Option("--mask-hosts", help="Replace host names and addresses in the files written.")
     ] = False,
-    step: Annotated[int | None, typer.Option("--step", min=0, help="Only this step.")] = None,
-    steps: Annotated[str | None, typer.Option("--steps", help="Only these steps, e.g. 3-9.")] = None,
+    step: Annotated[Optional[int], typer.Option("--step", min=0, help="Only this step.")] = None,
+    steps: Annotated[Optional[str], typer.Option("--steps", help="Only these steps, e.g. 3-9.")] = None,
     top: Annotated[int, typer.Option("--top", min=0, help="Findings to show; 0 = all.")] = 5,
-    fail_on: Annotated[str | None, typer.Option("--fail-on", help="Exit 3 at this severity or above (for CI).")] = None,
+    fail_on: Annotated[
+        Optional[str], typer.Option("--fail-on", help="Exit 3 at this severity or above (for CI).")
+    ] = None,
     rules: Annotated[
-        list[str] | None,
+        Optional[List[str]],
         typer.Option("--rules", help="Your own rule: a TOML file, or entry:NAME of a package; may be repeated."),
     ] = None,
     hardware: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option("--hardware", help="TOML with speeds of links and cards that differ from the defaults."),
     ] = None,
     lang: Annotated[LanguageOption, typer.Option("--lang", help="Language of the report.")] = LanguageOption.auto,

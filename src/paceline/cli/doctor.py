@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.backend_option import BackendOption
 from paceline.cli.language import LanguageOption, resolve_language
@@ -15,7 +16,7 @@ _MARKS = {"good": "✓", "warning": "!", "bad": "✗"}
 
 
 def doctor(
-    description: Annotated[Path | None, typer.Argument(metavar="[JOB.YAML]", help="The job to check for.")] = None,
+    description: Annotated[Optional[Path], typer.Argument(metavar="[JOB.YAML]", help="The job to check for.")] = None,
     backend: BackendOption = None,
     lang: Annotated[LanguageOption, typer.Option("--lang", help="Language of the output.")] = LanguageOption.auto,
     as_json: Annotated[bool, typer.Option("--json", help="All checks as JSON.")] = False,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
@@ -22,9 +23,9 @@ def export(
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File, or new directory (parquet, csv, cluster-analysis).")
+        Optional[Path], typer.Option("--output", "-o", help="File, or new directory (parquet, csv, cluster-analysis).")
     ] = None,
-    ranks: Annotated[str | None, typer.Option("--ranks", help="Only these ranks, e.g. 0,5,8-15.")] = None,
+    ranks: Annotated[Optional[str], typer.Option("--ranks", help="Only these ranks, e.g. 0,5,8-15.")] = None,
     lang: Annotated[LanguageOption, typer.Option("--lang", help="Language of what is written.")] = LanguageOption.auto,
     store: StoreOption = None,
     workers: WorkersOption = None,

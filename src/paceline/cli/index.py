@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import List, Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
 from paceline.run.run import TABLE_NAMES
@@ -14,7 +15,7 @@ from paceline.run.run import TABLE_NAMES
 def index(
     source: Source,
     table: Annotated[
-        list[str] | None, typer.Option("--table", "-t", help="Only this table; may be repeated.  [default: all]")
+        Optional[List[str]], typer.Option("--table", "-t", help="Only this table; may be repeated.  [default: all]")
     ] = None,
     store: StoreOption = None,
     workers: WorkersOption = None,

@@ -6,21 +6,22 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Optional
 
 import msgspec
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.backend_option import BackendOption
+from paceline.cli.job_offers import engines, flavors, pools
 from paceline.cli.job_output import LogPrinter, outcome_text, phase_text, print_note, status_text, table
 from paceline.cli.transfer_output import progress_bar
-from paceline.core.errors import PacelineError, UsageError
+from paceline.core.errors import PacelineError
+from paceline.core.str_enum import StrEnum
 
 if TYPE_CHECKING:
     from paceline.jobs import JobHandle, JobOutcome
-    from paceline.jobs.job_registry import JobRecord
 
 job = typer.Typer(
     help="Start training jobs, follow and stop them: on this machine, on Slurm, on ModelArts.",
@@ -45,10 +46,10 @@ class ConfigVersion(StrEnum):
 Description = Annotated[Path, typer.Argument(metavar="JOB.YAML", help="Job description.")]
 Known = Annotated[str, typer.Argument(metavar="JOB", help="Id, exact name, or the backend's id.")]
 Elsewhere = Annotated[
-    Path | None, typer.Option("--job", help="Description of a ModelArts job that was not started on this machine.")
+    Optional[Path], typer.Option("--job", help="Description of a ModelArts job that was not started on this machine.")
 ]
 Fetching = Annotated[FetchOutputs, typer.Option("--fetch", help="Outputs to download at the end.")]
-Every = Annotated[float | None, typer.Option("--every", min=0.05, help="Seconds between two polls.")]
+Every = Annotated[Optional[float], typer.Option("--every", min=0.05, help="Seconds between two polls.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON; logs go to stderr.")]
 
 
@@ -57,7 +58,7 @@ def submit(
     description: Description,
     backend: BackendOption = None,
     into: Annotated[
-        Path | None, typer.Option("--into", help="Directory for this job.  [default: paceline-jobs/NAME-TIME]")
+        Optional[Path], typer.Option("--into", help="Directory for this job.  [default: paceline-jobs/NAME-TIME]")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Start the job and return.")] = False,
     fetch: Fetching = FetchOutputs.results,
@@ -102,15 +103,19 @@ def follow(
 
 @job.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the jobs this user started on this machine, newest first; remote ones with their last known status.
+    """List the jobs this user started on this machine, newest first, with the status their backends report now.
+
+    Where a backend does not answer within ten seconds, the last known status is shown with its age.
 
     Example:  paceline job list
     """
     from paceline.jobs.job_registry import list_records
+    from paceline.jobs.live_status import with_live_status
 
-    known = [_with_current_status(record) for record in list_records()]
+    known = with_live_status(list_records())
     if as_json:
-        typer.echo(json.dumps([_row(record.handle, record.status) for record in known], ensure_ascii=False))
+        rows = [_row(record.handle, record.status) | {"checked": record.checked} for record in known]
+        typer.echo(json.dumps(rows, ensure_ascii=False))
     elif known:
         typer.echo(table(known))
     else:
@@ -138,7 +143,7 @@ def status(name: Known, elsewhere: Elsewhere = None, as_json: Json = False) -> N
 def logs(
     name: Known,
     follow_log: Annotated[bool, typer.Option("-f", "--follow", help="Continue until the job ends.")] = False,
-    worker: Annotated[int | None, typer.Option("--worker", min=0, help="Only the log of this node.")] = None,
+    worker: Annotated[Optional[int], typer.Option("--worker", min=0, help="Only the log of this node.")] = None,
     elsewhere: Elsewhere = None,
     every: Every = None,
 ) -> None:
@@ -170,12 +175,14 @@ def logs(
 def stop(name: Known, elsewhere: Elsewhere = None) -> None:
     """Stop the job with exactly this id or name; its outputs and logs are kept.
 
+    Of several jobs with this name, the one that runs is stopped; if several run, their ids are listed.
+
     Example:  paceline job stop gpt2-20261117-020000-3fa2
     """
     from paceline.jobs import backend_for
     from paceline.jobs.job_registry import save_record
 
-    handle = _find(name, elsewhere)
+    handle = _find(name, elsewhere, only_running=True)
     backend = backend_for(handle)
     before = backend.status(handle)
     if before.finished and before.phase.value != "lost":
@@ -189,14 +196,22 @@ def stop(name: Known, elsewhere: Elsewhere = None) -> None:
 
 @job.command("import")
 def import_(
-    config: Annotated[Path, typer.Argument(metavar="MODELARTS_CONFIG.PY", help="ais-bench's configuration.")],
+    config: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PACKAGE", help="Directory of an unpacked ais-bench package, or its modelarts_config.py."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Description to write.")] = Path("job.yaml"),
     code_dir: Annotated[
-        str, typer.Option("--code-dir", "--local_code_path", help="Code directory on this machine.")
-    ] = "code",
+        Optional[str],
+        typer.Option(
+            "--code-dir", "--local_code_path", help="Code directory on this machine.  [default: the package's]"
+        ),
+    ] = None,
     version: Annotated[
-        ConfigVersion | None,
-        typer.Option("--version", "--modelarts_version", help="Which session of the configuration."),
+        Optional[ConfigVersion],
+        typer.Option("--version", "--modelarts_version", help="Which session.  [default: config.sh's, else V1]"),
     ] = None,
     single_server_mode: Annotated[
         bool, typer.Option("--single-server-mode", "--single_server_mode", help="Every node trains alone.")
@@ -205,49 +220,50 @@ def import_(
         bool, typer.Option("--save-keys", help="Save its credentials to the access file (mode 0600).")
     ] = False,
 ) -> None:
-    """Convert ais-bench's modelarts_config.py to job.yaml without running it; credentials are not written there.
+    """Convert an ais-bench package to job.yaml and bench.yaml, without running it; credentials are not written there.
 
-    Example:  paceline job import modelarts_config.py -o job.yaml
+    Of a package, config.sh (SINGLESERVER_MODE, MODELARTS_VERSION) and config.json are read too.
+
+    Example:  paceline job import train_huawei_train_mindspore_resnet -o job.yaml
     """
-    from paceline.core.atomic_write import atomic_write_text
-    from paceline.jobs.aisbench_config import read_aisbench_config
-    from paceline.jobs.import_config import as_yaml, to_job_description, unsupported_settings
-    from paceline.jobs.import_config import save_credentials as save
+    from paceline.jobs.aisbench_import import import_package
+    from paceline.jobs.aisbench_package import open_package
 
-    if output.exists():
-        raise UsageError(f"{output} already exists", hint="choose another --output")
-    found = read_aisbench_config(config, version.value if version else None)
-    text = as_yaml(to_job_description(found, code_dir, single_server_mode=single_server_mode), config)
-    if save_keys:
-        typer.echo(f"credentials: {save(found.access)}", err=True)
-    elif found.access.access_key:
-        typer.echo("note: credentials were left out; --save-keys saves them to a file with mode 0600", err=True)
-    for each in unsupported_settings(found):
-        typer.echo(f"note: not supported: {each}", err=True)
-    atomic_write_text(output, text)
-    typer.echo(str(output))
-
-
-def _with_current_status(record: JobRecord) -> JobRecord:
-    """Local jobs are asked for their status; asking Slurm or ModelArts for every job would take too long."""
-    from paceline.jobs import backend_for
-
-    if record.handle.backend != "local" or (record.status is not None and record.status.finished):
-        return record
-    return msgspec.structs.replace(record, status=backend_for(record.handle).status(record.handle))
+    package = open_package(config)
+    found = import_package(
+        package,
+        output,
+        code_dir=code_dir,
+        version=version.value if version else package.version,
+        single_server_mode=single_server_mode or package.single_server_mode,
+        save_keys=save_keys,
+    )
+    for note in found.notes:
+        print_note(note)
+    for path in found.written:
+        typer.echo(str(path))
 
 
-def _find(name: str, elsewhere: Path | None) -> JobHandle:
+job.command("flavors")(flavors)
+job.command("engines")(engines)
+job.command("pools")(pools)
+
+
+def _find(name: str, elsewhere: Path | None, *, only_running: bool = False) -> JobHandle:
     from paceline.jobs import load_job
     from paceline.jobs.job_registry import find_record, save_record
     from paceline.jobs.submission import recover_handle
 
     if elsewhere is None:
-        return recover_handle(find_record(name).handle)
+        from paceline.jobs.live_status import running_records
+
+        found = find_record(name, running_records) if only_running else find_record(name)
+        return recover_handle(found.handle)
     from paceline.jobs.modelarts.backend import ModelArtsBackend
 
     description = load_job(elsewhere, "modelarts")
-    handle = ModelArtsBackend(description).find(description, name, Path("paceline-jobs").absolute())
+    place = Path("paceline-jobs").absolute()
+    handle = ModelArtsBackend(description).find(description, name, place, only_running=only_running)
     save_record(handle)
     return handle
 
@@ -281,9 +297,10 @@ def _fetch(handle: JobHandle, fetch: FetchOutputs) -> Path | None:
             return backend_for(handle).fetch_outputs(handle, target)
         return backend_for(handle).fetch_outputs(handle, target, is_benchmark_result)
     except PacelineError as error:
+        later = f"fetch them later with: paceline job follow {handle.id}"
         if fetch is FetchOutputs.all:
-            raise
-        print_note(str(error))
+            raise PacelineError(str(error), hint=f"{error.hint}; {later}" if error.hint else later) from error
+        print_note(f"{error}; {later}")
         return None
 
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from paceline.jobs.job_registry import JobRecord
 
 
+_FRESH = 30.0
+"""Seconds for which a status counts as live."""
+
+
 class LogPrinter:
     """Prints complete lines, prefixed with the worker where there are several."""
 
@@ -44,9 +48,14 @@ def table(records: Sequence[JobRecord]) -> str:
     rows = [("JOB", "BACKEND", "PHASE", "STARTED", "TOOK")]
     for record in records:
         handle, status = record.handle, record.status
-        phase = status.phase.value if status else "submitted"
+        phase = (status.phase.value if status else "submitted") + _age(record)
         rows.append((handle.id, handle.backend, phase, _when(handle.submitted), _took(status)))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> str:
+    """Columns as wide as their widest cell; the first row is the head."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
@@ -82,6 +91,17 @@ def outcome_text(outcome: JobOutcome, fetched: Path | None) -> str:
 
 def print_note(text: str) -> None:
     typer.echo(f"note: {text}", err=True)
+
+
+def _age(record: JobRecord) -> str:
+    """How old a status is that may have changed: the backend did not answer."""
+    ended = record.status is not None and record.status.finished
+    if ended or (record.checked is not None and time.time() - record.checked < _FRESH):
+        return ""
+    if record.checked is None:
+        return " (last known)"
+    minutes = round((time.time() - record.checked) / 60)
+    return f" ({minutes // 60} h {minutes % 60} min ago)" if minutes >= 60 else f" ({minutes} min ago)"
 
 
 def _when(moment: float) -> str:

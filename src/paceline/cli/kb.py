@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Optional
 
 import typer
-from rich.console import Console
 from rich.text import Text as Styled
+from typing_extensions import Annotated
 
 from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.text_width import indented
 from paceline.core.i18n import Language, text
 from paceline.diagnosis.knowledge import IDS, KnowledgeEntry, all_entries, load_entry
+from paceline.output.console import Console
 
 _WIDEST = 110  # longer lines are hard to read, however wide the terminal
 
 
 def kb(
-    id: Annotated[str | None, typer.Argument(metavar="[ID]", help="A finding's id, e.g. slow-rank.")] = None,
+    id: Annotated[Optional[str], typer.Argument(metavar="[ID]", help="A finding's id, e.g. slow-rank.")] = None,
     lang: Annotated[LanguageOption, typer.Option("--lang", help="Language of the text.")] = LanguageOption.auto,
 ) -> None:
     """Explain findings: list all, or show one page with meaning, measurement and advice.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 
 from paceline.core.i18n import Language
+from paceline.core.str_enum import StrEnum
 
 
 class LanguageOption(StrEnum):

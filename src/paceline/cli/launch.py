@@ -3,42 +3,68 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import List, Optional
 
 import typer
+from typing_extensions import Annotated
 
+from paceline.core.errors import UsageError
 from paceline.training.launcher.launch_plan import LaunchPlan, ShownRanks
 from paceline.training.launcher.launcher import launch as run
 from paceline.training.launcher.rank_environment import Framework
 from paceline.training.launcher.rank_placement import Nodes
+from paceline.training.session.output_tree import default_root
 
 
 def launch(
     command: Annotated[
-        list[str], typer.Argument(metavar="SCRIPT [ARGS]...", help="script.py, -m module, or a program.")
+        List[str], typer.Argument(metavar="SCRIPT [ARGS]...", help="script.py, -m module, or a program.")
     ],
     ranks: Annotated[
-        int | None, typer.Option("--ranks", min=1, help="Processes on each host.  [default: as ModelArts says, else 1]")
+        Optional[int],
+        typer.Option("--ranks", min=1, help="Processes on each host.  [default: as ModelArts says, else 1]"),
     ] = None,
     hosts: Annotated[
-        list[str] | None,
+        Optional[List[str]],
         typer.Option("--hosts", "--host", help="user@host:port over SSH; separated by commas, or repeated."),
     ] = None,
     framework: Annotated[
         Framework, typer.Option("--framework", help="Environment variables to set for the ranks.")
     ] = Framework.torch,
     rank_table: Annotated[
-        Path | None, typer.Option("--rank-table", help="Take ranks and devices from this rank table.")
+        Optional[Path], typer.Option("--rank-table", help="Take ranks and devices from this rank table.")
     ] = None,
     nodes: Annotated[
         int, typer.Option("--nodes", min=1, help="Number of hosts, where a launcher is started on each.")
     ] = 1,
-    node_rank: Annotated[int | None, typer.Option("--node-rank", min=0, help="Number of this host, from 0.")] = None,
-    master_addr: Annotated[str | None, typer.Option("--master-addr", help="Address of node 0.")] = None,
+    node_rank: Annotated[Optional[int], typer.Option("--node-rank", min=0, help="Number of this host, from 0.")] = None,
+    master_addr: Annotated[Optional[str], typer.Option("--master-addr", help="Address of node 0.")] = None,
     master_port: Annotated[
-        int | None, typer.Option("--master-port", help="[default: a free one; 29500 on several hosts]")
+        Optional[int], typer.Option("--master-port", help="[default: a free one; 29500 on several hosts]")
     ] = None,
-    log_dir: Annotated[Path, typer.Option("--log-dir", help="Directory for rank_N/output.log.")] = Path("log"),
+    log_dir: Annotated[
+        Optional[Path],
+        typer.Option("--log-dir", help="Directory for rank_N/output.log.  [default: log; with uploads OUTPUT_DIR/log]"),
+    ] = None,
+    inputs: Annotated[
+        Optional[List[str]],
+        typer.Option(
+            "--input",
+            help="NAME=URL: fetched to each host before SCRIPT starts, and passed as --NAME=PATH or for {NAME}.",
+        ),
+    ] = None,
+    remote_save_url: Annotated[
+        str, typer.Option("--remote-save-url", help="Upload the output directory here, during and after training.")
+    ] = "",
+    output_dir: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--output-dir", help="Directory to upload.  [default: $LOCAL_DEFAULT_PATH, /cache on ModelArts, ./output]"
+        ),
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Record every step with the light recorder, below OUTPUT_DIR/recording.")
+    ] = False,
     show: Annotated[ShownRanks, typer.Option("--show", help="Ranks whose output is also printed.")] = ShownRanks.first,
     grace: Annotated[float, typer.Option("--grace", min=0, help="Seconds from SIGTERM to SIGKILL.")] = 30.0,
     until_input_ends: Annotated[bool, typer.Option("--until-input-ends", hidden=True)] = False,
@@ -49,6 +75,7 @@ def launch(
 
     Example:  paceline launch --ranks 8 train.py --epochs 3
               paceline launch --ranks 8 --hosts root@10.0.0.1,root@10.0.0.2 train.py
+              paceline launch --input data=obs://bucket/wiki --remote-save-url obs://bucket/run1 --record train.py
               paceline launch --ranks 8 --nodes 2 --node-rank 1 --master-addr 10.0.0.1 train.py
     """
     several_nodes = nodes > 1 or node_rank is not None or master_addr or master_port
@@ -56,7 +83,7 @@ def launch(
         as_program(command),
         ranks,
         _names(hosts or []),
-        log_dir,
+        log_dir or (default_root(output_dir) / "log" if remote_save_url else Path("log")),
         {},
         framework,
         Nodes(nodes, node_rank or 0, master_addr, master_port) if several_nodes else None,
@@ -65,7 +92,17 @@ def launch(
         grace,
         until_input_ends,
     )
-    raise typer.Exit(run(plan))
+    if not (inputs or remote_save_url or record):
+        raise typer.Exit(run(plan))
+    if plan.hosts:
+        raise UsageError(
+            "--input, --remote-save-url and --record do not work with --hosts",
+            hint="start a launcher on each host, with --nodes and --node-rank",
+        )
+    from paceline.training.launcher.wrapped_launch import Wrapping, launch_wrapped, parse_inputs
+
+    wrapping = Wrapping(default_root(output_dir), parse_inputs(inputs or []), remote_save_url, record)
+    raise typer.Exit(launch_wrapped(plan, wrapping))
 
 
 def as_program(command: list[str]) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.copy import Patience
 from paceline.core.errors import UsageError
+from paceline.core.waiting import waiting_for
 from paceline.storage.store_errors import MissingError
 from paceline.storage.stored_file import StoredFile
 
@@ -23,6 +24,7 @@ def ls(
 
     Example:  paceline ls obs://bucket/profiler --recursive
     """
+    from paceline.storage.reachability import require_reachable
     from paceline.storage.stores.open_store import open_item, open_store
     from paceline.storage.transfer.retry import Backoff, retry_call
 
@@ -44,7 +46,9 @@ def ls(
             raise missing
         return found
 
-    items = retry_call(Backoff(patience=patience), look)
+    require_reachable(where)
+    with waiting_for(f"the listing of {where}"):
+        items = retry_call(Backoff(patience=patience), look)
     if not items:
         raise UsageError(
             f"{where}: no such file, object or prefix", hint="check the name; buckets and paths are case-sensitive"

@@ -6,14 +6,19 @@ import gc
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.help_format import WIDTH, Command, Commands
+from paceline.cli.output_streams import guarded_streams
+from paceline.core.analysis import can_analyse, why_no_analysis
 from paceline.core.errors import PacelineError, is_interrupt
 from paceline.core.version import __version__
+from paceline.core.waiting import show_waits
 
 COMMANDS = (
     "diagnose",
@@ -32,6 +37,7 @@ COMMANDS = (
     "ls",
     "slim",
     "collect",
+    "cache",
     "kb",
     "schema",
     "msadvisor",
@@ -46,6 +52,9 @@ COMMANDS = (
     "run-profiled",
 )
 """Each is the function, or the Typer of subcommands, of this name in the module of the same name."""
+
+IN_JOB = ("copy", "sync", "ls", "cache", "checkpoint", "launch", "rank-table", "train", "profile", "run-profiled")
+"""Commands for the Python of a training job, without the analysis: from 3.8 on."""
 
 _READ_ONLY = frozenset(
     {"diagnose", "breakdown", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb", "schema"}
@@ -84,6 +93,8 @@ def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
 
 def command_of(name: str) -> Any:
     plain = name.replace("-", "_")
+    if not can_analyse() and name not in IN_JOB:
+        raise PacelineError(f"paceline {name}: {why_no_analysis()}", hint=f"here: paceline {', '.join(IN_JOB)}")
     return getattr(import_module(f"paceline.cli.{plain}"), plain)
 
 
@@ -110,8 +121,15 @@ _WRONG_ARGUMENTS: Any = typer.BadParameter.__mro__[1]
 def main() -> None:
     """Entry point: expected errors become one line on stderr and an exit code; unexpected ones keep their traceback."""
     named = [word for word in sys.argv[1:] if word in COMMANDS][:1]
-    needed = () if sys.argv[1:] == ["--version"] else named or COMMANDS
+    needed = () if sys.argv[1:] == ["--version"] else named or (COMMANDS if can_analyse() else IN_JOB)
     _tune_runtime(named)
+    # Commands that pass arguments on run the user's own program in this process, or show its output as it is.
+    with nullcontext() if PASS_ON.keys() & set(named) else guarded_streams():
+        _run(needed)
+
+
+def _run(needed: Iterable[str]) -> None:
+    show_waits(_print_note)
     try:
         code = application(needed)(standalone_mode=False)
         if code:
@@ -182,6 +200,10 @@ def _with_file(error: PacelineError) -> str:
 
 def _print_error(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def _print_note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.source_option import EngineOption, StoreOption, WorkersOption, opened, print_warnings
@@ -27,9 +28,9 @@ from paceline.storage.url import is_remote
 
 def msadvisor(
     rank_size: Annotated[int, typer.Option("--rank_size", min=1, help="Ranks the job had.")],
-    data: Annotated[Path | None, typer.Option("--data", help="Directory with the profiles of all ranks.")] = None,
+    data: Annotated[Optional[Path], typer.Option("--data", help="Directory with the profiles of all ranks.")] = None,
     bucket_name: Annotated[
-        str | None, typer.Option("--bucket_name", help="Bucket with the profiles instead: obs://bucket/profiler.")
+        Optional[str], typer.Option("--bucket_name", help="Bucket with the profiles instead: obs://bucket/profiler.")
     ] = None,
     step: Annotated[int, typer.Option("--step", min=0, help="Only this step; 0 = all.")] = 0,
     lang: Annotated[LanguageOption, typer.Option("--lang", help="Language of the result.")] = LanguageOption.auto,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from paceline.cli.table_output import format_rows
 from paceline.core.i18n import Language, text
 from paceline.metrics.rank_performance import rank_performance
 from paceline.metrics.steps import PARTS
+from paceline.output.console import Console
 from paceline.run.run import TABLE_NAMES, Run
 
 _MOST_RANKS = 12

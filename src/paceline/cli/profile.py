@@ -6,9 +6,10 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, List, Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.rank_list import ranks_of
 from paceline.core.errors import PacelineError, UsageError
@@ -31,12 +32,12 @@ _ATTEMPTS = 3
 def now(
     job: _JobOption,
     steps: Annotated[int, typer.Option(min=1, help="Number of steps.")] = 5,
-    ranks: Annotated[str | None, typer.Option(help="Only these ranks, e.g. 0,8-15 (default: all).")] = None,
+    ranks: Annotated[Optional[str], typer.Option(help="Only these ranks, e.g. 0,8-15 (default: all).")] = None,
     level: Annotated[
-        ProfilerLevel | None, typer.Option(help="How much detail to record per kernel.  [default: the job's]")
+        Optional[ProfilerLevel], typer.Option(help="How much detail to record per kernel.  [default: the job's]")
     ] = None,
     set_: Annotated[
-        list[str] | None,
+        Optional[List[str]],
         typer.Option("--set", help="Another profiler field, e.g. --set with_stack=true; may be repeated."),
     ] = None,
     analyse: Annotated[bool, typer.Option(help="Whether the job analyses the recording itself.")] = True,

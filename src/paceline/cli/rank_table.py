@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, List, Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.core.errors import FormatError, UsageError
 
@@ -20,20 +21,20 @@ rank_table = typer.Typer(
     rich_markup_mode=None,
 )
 
-To = Annotated[Path | None, typer.Option("--output", "-o", help="File to write.  [default: standard output]")]
+To = Annotated[Optional[Path], typer.Option("--output", "-o", help="File to write.  [default: standard output]")]
 
 
 @rank_table.command()
 def generate(
     host: Annotated[
-        list[str], typer.Option("--host", help="ADDRESS or ADDRESS=DEVICES (0-7 or 0,2,4); may be repeated.")
+        List[str], typer.Option("--host", help="ADDRESS or ADDRESS=DEVICES (0-7 or 0,2,4); may be repeated.")
     ],
     devices: Annotated[str, typer.Option("--devices", help="Devices of every host that names none.")] = "0-7",
     device_ip: Annotated[
-        list[str] | None, typer.Option("--device-ip", help="Addresses of the devices' ports, in rank order.")
+        Optional[List[str]], typer.Option("--device-ip", help="Addresses of the devices' ports, in rank order.")
     ] = None,
     hccn_conf: Annotated[
-        Path | None, typer.Option("--hccn-conf", help="Read the addresses from this host's file (/etc/hccn.conf).")
+        Optional[Path], typer.Option("--hccn-conf", help="Read the addresses from this host's file (/etc/hccn.conf).")
     ] = None,
     output: To = None,
 ) -> None:
@@ -57,7 +58,7 @@ def generate(
 
 
 @rank_table.command()
-def merge(tables: Annotated[list[Path], typer.Argument(help="Tables of single hosts.")], output: To = None) -> None:
+def merge(tables: Annotated[List[Path], typer.Argument(help="Tables of single hosts.")], output: To = None) -> None:
     """Merge the tables of single hosts into one, in the order given; ranks are renumbered.
 
     Example:  paceline rank-table merge hccl_host1.json hccl_host2.json -o hccl.json

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Annotated, Any
+from typing import Any, List, Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.rank_list import ranks_of
 from paceline.core.errors import UsageError
@@ -17,15 +18,15 @@ from paceline.profiling.options import ProfilerLevel
 
 
 def run_profiled(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="Command to run, e.g. python train.py.")],
+    command: Annotated[List[str], typer.Argument(metavar="COMMAND…", help="Command to run, e.g. python train.py.")],
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Directory for recordings.  [default: ./data]")
+        Optional[str], typer.Option("--output", "-o", help="Directory for recordings.  [default: ./data]")
     ] = None,
-    start_step: Annotated[int | None, typer.Option(min=1, help="First step to record, from 1.")] = None,
-    stop_step: Annotated[int | None, typer.Option(min=1, help="Last step to record.")] = None,
-    ranks: Annotated[str | None, typer.Option(help="Only these ranks, e.g. 0,8-15.")] = None,
+    start_step: Annotated[Optional[int], typer.Option(min=1, help="First step to record, from 1.")] = None,
+    stop_step: Annotated[Optional[int], typer.Option(min=1, help="Last step to record.")] = None,
+    ranks: Annotated[Optional[str], typer.Option(help="Only these ranks, e.g. 0,8-15.")] = None,
     level: Annotated[
-        ProfilerLevel | None, typer.Option(help="How much detail to record per kernel.  [default: Level0]")
+        Optional[ProfilerLevel], typer.Option(help="How much detail to record per kernel.  [default: Level0]")
     ] = None,
 ) -> None:
     """Run COMMAND and profile its torch or MindSpore training, without changing the script.

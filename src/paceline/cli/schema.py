@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
-from typing import Annotated
+from typing import Optional
 
 import msgspec
 import typer
+from typing_extensions import Annotated
 
 from paceline.core.errors import UsageError
 from paceline.output.json_schema import JsonSchema, document_schema
@@ -29,7 +30,7 @@ DOCUMENTS = {
 
 
 def schema(
-    document: Annotated[str | None, typer.Argument(metavar="[DOCUMENT]", help="A document, e.g. diagnosis.")] = None,
+    document: Annotated[Optional[str], typer.Argument(metavar="[DOCUMENT]", help="A document, e.g. diagnosis.")] = None,
 ) -> None:
     """Print the JSON Schema of a document that Paceline writes, or list the documents.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
-from typing import Annotated
+from typing import List, Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.core.errors import PacelineError, UsageError
 
@@ -20,10 +21,10 @@ def serve(
         bool, typer.Option("--require-token", help="Ask for a token on the loopback address too.")
     ] = False,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Another host name that requests may use; may be repeated.")
+        Optional[List[str]], typer.Option(help="Another host name that requests may use; may be repeated.")
     ] = None,
     hardware: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option("--hardware", help="TOML with speeds of links and cards that differ from the defaults."),
     ] = None,
 ) -> None:

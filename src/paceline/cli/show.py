@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.overview import print_overview
 from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
 from paceline.cli.table_output import Rows, write_rows
+from paceline.core.str_enum import StrEnum
 from paceline.run.run import TABLE_NAMES
 
 
@@ -24,9 +25,9 @@ class RowFormat(StrEnum):
 
 def show(
     source: Source,
-    table: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(TABLE_NAMES)}.")] = None,
+    table: Annotated[Optional[str], typer.Argument(help=f"One of: {', '.join(TABLE_NAMES)}.")] = None,
     format: Annotated[RowFormat, typer.Option("--format", "-f", help="Output format.")] = RowFormat.pretty,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Write to this file.")] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=0, help="Rows to show with --format pretty; 0 = all.")
     ] = 40,

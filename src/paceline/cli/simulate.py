@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import List, Optional
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
+from typing_extensions import Annotated
+
+from paceline.output.console import Console
 
 
 def simulate(
     out: Annotated[Path, typer.Argument(help="New directory to write the recording to.")],
     hosts: Annotated[int, typer.Option(help="Hosts.")] = 2,
     devices: Annotated[int, typer.Option(help="Cards per host.")] = 8,
-    dp: Annotated[int | None, typer.Option(help="Data parallel size.  [default: what tp and pp leave]")] = None,
+    dp: Annotated[Optional[int], typer.Option(help="Data parallel size.  [default: what tp and pp leave]")] = None,
     tp: Annotated[int, typer.Option(help="Tensor parallel size.")] = 2,
     pp: Annotated[int, typer.Option(help="Pipeline stages.")] = 2,
     steps: Annotated[int, typer.Option(help="Steps to record.")] = 5,
     layers: Annotated[int, typer.Option(help="Layers of the model.")] = 8,
     micro_batches: Annotated[int, typer.Option(help="Micro-batches per step.")] = 8,
+    sharded: Annotated[
+        bool, typer.Option(help="Spread the weights over the data parallel ranks (FSDP); pp 1.")
+    ] = False,
+    experts: Annotated[
+        int, typer.Option(help="Data parallel neighbours that share the experts of a layer; layout kineto.")
+    ] = 1,
+    chunks: Annotated[int, typer.Option(help="Parts of the model per stage, which take turns (interleaved).")] = 1,
+    buffered_sends: Annotated[bool, typer.Option(help="A send does not wait for its receiver.")] = False,
+    cards_per_nic: Annotated[int, typer.Option(help="Cards of a host that share a network card.")] = 1,
+    noise: Annotated[float, typer.Option(help="Relative spread of one kernel or transfer.")] = 0.007,
+    heavy_tails: Annotated[bool, typer.Option(help="Give that spread heavy tails.")] = False,
     layout: Annotated[str, typer.Option(help="Format to write; `--layout list` lists them.")] = "ascend-text",
     fault: Annotated[
-        list[str] | None, typer.Option(help="Fault, e.g. slow-rank:5:1.3; may be repeated; `--fault list` lists them.")
+        Optional[List[str]],
+        typer.Option(help="Fault, e.g. slow-rank:5:1.3; may be repeated; `--fault list` lists them."),
     ] = None,
     detail_ranks: Annotated[
-        int | None, typer.Option(help="Ranks that get timelines and kernels.  [default: all]")
+        Optional[int], typer.Option(help="Ranks that get timelines and kernels.  [default: all]")
     ] = None,
     clock_skew: Annotated[bool, typer.Option(help="Give each host its own clock.")] = True,
     declare_groups: Annotated[bool, typer.Option(help="Record which ranks form which group.")] = True,
@@ -54,6 +68,13 @@ def simulate(
         steps=steps,
         layers=layers,
         micro_batches=micro_batches,
+        sharded=sharded,
+        experts=experts,
+        chunks=chunks,
+        buffered_sends=buffered_sends,
+        cards_per_nic=cards_per_nic,
+        noise=noise,
+        heavy_tails=heavy_tails,
         seed=seed,
         detail_ranks=detail_ranks,
         clock_skew=clock_skew,

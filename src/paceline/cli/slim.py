@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
-from typing import Annotated
+from typing import Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.copy import From, Json, Patience, To, Workers
 from paceline.cli.transfer_output import as_dict, print_report, progress_bar, summary
 from paceline.collect.slimming import Keep
+from paceline.core.str_enum import StrEnum
 
 
 class Encoding(StrEnum):
@@ -24,7 +25,8 @@ def slim(
         Keep, typer.Option("--keep", help="Files that readers open; steps and communication only; or every file.")
     ] = Keep.diagnosis,
     encode: Annotated[
-        Encoding | None, typer.Option("--encode", help="Write tables instead of files; can be opened like any source.")
+        Optional[Encoding],
+        typer.Option("--encode", help="Write tables instead of files; can be opened like any source."),
     ] = None,
     workers: Workers = 16,
     patience: Patience = 300.0,

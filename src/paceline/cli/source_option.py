@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Optional
 
 import typer
+from typing_extensions import Annotated
 
 import paceline
 
@@ -21,16 +22,16 @@ Source = Annotated[
     Path, typer.Argument(help="Directory or file of profiles, or s3://…, obs://…, ssh://…; any format, any depth.")
 ]
 StoreOption = Annotated[
-    str | None,
+    Optional[str],
     typer.Option(
         "--store", help="Directory of the Parquet store: a path, s3://, obs://.  [default: ~/.cache/paceline]"
     ),
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes to read large sources with.  [default: cores]")
+    Optional[int], typer.Option("--workers", min=1, help="Processes to read large sources with.  [default: cores]")
 ]
 EngineOption = Annotated[
-    str | None,
+    Optional[str],
     typer.Option(
         "--engine", help="Cluster that reads: dask://host:8786 or ray://host:10001.  [default: local processes]"
     ),
@@ -41,11 +42,9 @@ EngineOption = Annotated[
 def opened(source: Path, store: str | Path | None, workers: int | None, engine: str | None = None) -> Iterator[Run]:
     """An open Run; reading shows its progress on stderr."""
     cores = workers or os.cpu_count() or 1
-    with (
-        progress_shown() as advance,
-        paceline.open(source, store=store, workers=cores, engine=engine, progress=advance) as run,
-    ):
-        yield run
+    with progress_shown() as advance:  # noqa: SIM117  parenthesised contexts are of Python 3.9
+        with paceline.open(source, store=store, workers=cores, engine=engine, progress=advance) as run:
+            yield run
 
 
 @contextmanager
@@ -55,9 +54,10 @@ def progress_shown() -> Iterator[OnReadProgress | None]:
         yield None
         return
     # Imported here: takes 50 ms, and is only needed on a terminal.
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
+
+    from paceline.output.console import Console
 
     columns = ("reading", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TextColumn("{task.description}"))
     with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bars:
@@ -72,7 +72,7 @@ def progress_shown() -> Iterator[OnReadProgress | None]:
 
 def print_warnings(run: Run, *, most: int = 12) -> None:
     """Warnings on stderr, one line each."""
-    from rich.console import Console
+    from paceline.output.console import Console
 
     console = Console(stderr=True, highlight=False)
     warnings = run.warnings

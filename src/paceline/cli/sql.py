@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Optional
 
 import duckdb
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.show import RowFormat
 from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
@@ -18,7 +19,7 @@ def sql(
     source: Source,
     query: Annotated[str, typer.Argument(help="A SELECT in DuckDB's SQL over the tables of `paceline show`.")],
     format: Annotated[RowFormat, typer.Option("--format", "-f", help="Output format.")] = RowFormat.pretty,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Write to this file.")] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=0, help="Rows to show with --format pretty; 0 = all.")
     ] = 40,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.copy import From, Json, Patience, To, Workers
 from paceline.cli.transfer_output import print_report, progress_bar
@@ -31,7 +30,7 @@ def sync(
     from paceline.storage.transfer.transfer import Prune, TransferOptions, transfer
     from paceline.storage.transfer.transfer_pool import TransferLimits
 
-    with progress_bar("syncing") as show:
+    with progress_bar("syncing", source, target) as show:
         options = TransferOptions(
             prune=Prune.target if prune else Prune.nothing,
             limits=TransferLimits(workers, Backoff(patience=patience)),

@@ -13,13 +13,15 @@ from typing import Any, BinaryIO
 import duckdb
 import msgspec
 from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
 from paceline.core.atomic_write import atomic_write_path
 from paceline.core.errors import PacelineError, UsageError
 from paceline.core.schema import TABLES
+from paceline.core.text_encoding import spreadsheet_cell
+from paceline.output.console import Console
 
 _MOMENTS = {"start", "end", "time"}
 _CHUNK = 10_000
@@ -95,7 +97,7 @@ def _stream_csv(rows: Rows, out: BinaryIO) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(rows.relation.columns)
     for chunk in rows.chunks():
-        writer.writerows(chunk)
+        writer.writerows([map(spreadsheet_cell, row) for row in chunk])
     text.detach()
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.training.launcher.launch_plan import ShownRanks
 from paceline.training.launcher.rank_placement import Nodes
@@ -15,17 +16,17 @@ from paceline.training.runner.entrypoint import StartOptions, start
 def train(
     context: typer.Context,
     config: Annotated[
-        Path | None, typer.Option("--config", help="YAML file.  [default: run_gpt2.yaml of this package]")
+        Optional[Path], typer.Option("--config", help="YAML file.  [default: run_gpt2.yaml of this package]")
     ] = None,
-    ranks: Annotated[int | None, typer.Option("--ranks", min=1, help="Processes on each host.")] = None,
+    ranks: Annotated[Optional[int], typer.Option("--ranks", min=1, help="Processes on each host.")] = None,
     hosts: Annotated[str, typer.Option("--hosts", help="user@host,user@host, started over SSH.")] = "",
     nodes: Annotated[
         int, typer.Option("--nodes", min=1, help="Number of hosts, where this command is started on each.")
     ] = 1,
     node_rank: Annotated[int, typer.Option("--node-rank", min=0, help="Number of this host, from 0.")] = 0,
-    master_addr: Annotated[str | None, typer.Option("--master-addr", help="Address of node 0.")] = None,
+    master_addr: Annotated[Optional[str], typer.Option("--master-addr", help="Address of node 0.")] = None,
     master_port: Annotated[
-        int | None, typer.Option("--master-port", help="Port for the rendezvous of the ranks.")
+        Optional[int], typer.Option("--master-port", help="Port for the rendezvous of the ranks.")
     ] = None,
     show: Annotated[ShownRanks, typer.Option("--show", help="Ranks whose output is also printed.")] = ShownRanks.first,
     grace: Annotated[

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import typer
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -18,6 +19,8 @@ from rich.progress import (
 )
 
 from paceline.core.errors import PacelineError
+from paceline.core.waiting import AGAIN, FIRST, waiting_for
+from paceline.output.console import Console
 from paceline.storage.secret import redact
 from paceline.storage.transfer.transfer_report import OnProgress, TransferReport
 from paceline.storage.transfer.transfer_report import TransferProgress as Moment
@@ -26,8 +29,10 @@ _MOST_SHOWN = 20
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[OnProgress]:
-    """Bytes, rate and time left on stderr; nothing where stderr is not a terminal."""
+def progress_bar(what: str, *places: str) -> Iterator[OnProgress]:
+    """Bytes, rate and time left on stderr; without a terminal a line now and then. `places` have to answer first."""
+    for place in places:
+        _require_reachable(place)
     console = Console(stderr=True)
     columns = (
         TextColumn(what),
@@ -40,11 +45,44 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None, visible=False, files="")
 
+        lines = None if console.is_terminal else _ProgressLines(what)
+        wait = ExitStack()
+
         def show(now: Moment) -> None:
+            wait.close()
+            if lines is not None:
+                lines.show(now)
+                return
             files = f"{now.files:,}/{now.files_total:,}"
             bar.update(task, completed=now.bytes, total=now.bytes_total or 1, visible=True, files=files)
 
-        yield show
+        with wait:
+            wait.enter_context(waiting_for(f"{' '.join([what, *places[:1]])} to begin"))
+            yield show
+
+
+class _ProgressLines:
+    """A line after two seconds and then every half minute."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._due = what, time.monotonic() + FIRST
+        self._lock = threading.Lock()
+
+    def show(self, now: Moment) -> None:
+        with self._lock:
+            if time.monotonic() < self._due:
+                return
+            self._due = time.monotonic() + AGAIN
+        size = f"{now.bytes / 1e6:,.1f} of {now.bytes_total / 1e6:,.1f} MB"
+        typer.echo(f"{self._what}: {now.files:,} of {now.files_total:,} files, {size}", err=True)
+
+
+def _require_reachable(place: str) -> None:
+    from paceline.storage.reachability import (
+        require_reachable,
+    )  # the credentials' module, which ls of a directory needs not
+
+    require_reachable(place)
 
 
 def print_report(report: TransferReport, *, as_json: bool = False, quiet: bool = False) -> None:

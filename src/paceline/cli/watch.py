@@ -8,14 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Optional
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.live import Live
+from typing_extensions import Annotated
 
 from paceline.core.errors import UsageError
+from paceline.output.console import Console
 from paceline.watch.prometheus import Endpoint
 from paceline.watch.render import alert, as_table, headline, notices, watch_document
 from paceline.watch.source import open_log_source
@@ -37,10 +38,10 @@ def watch(
     window: Annotated[int, typer.Option("--window", min=10, max=1000, help="Steps to compare.")] = 50,
     top: Annotated[int, typer.Option("--top", min=1, help="Ranks to show, slowest first.")] = 16,
     job: Annotated[
-        str | None, typer.Option("--job", help="Which job, if several record here.  [default: the newest]")
+        Optional[str], typer.Option("--job", help="Which job, if several record here.  [default: the newest]")
     ] = None,
     prometheus: Annotated[
-        str | None, typer.Option("--prometheus", help="Serve metrics: PORT (127.0.0.1 only) or HOST:PORT.")
+        Optional[str], typer.Option("--prometheus", help="Serve metrics: PORT (127.0.0.1 only) or HOST:PORT.")
     ] = None,
 ) -> None:
     """Watch a job while it trains: step time, trend, the slowest rank, and an alert when a rank is persistently slow.

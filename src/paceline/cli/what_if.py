@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import List, Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened
 from paceline.diagnosis.what_if import what_if as replay_fixes
@@ -14,7 +15,7 @@ from paceline.output.json_text import indented_json
 def what_if(
     source: Source,
     fix: Annotated[
-        list[str] | None,
+        Optional[List[str]],
         typer.Option("--fix", help="rank:5, host:NAME, link:3-4, stages, overlap or input; may be repeated."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Dict, Optional, Union
 
 import msgspec
 
@@ -43,11 +44,11 @@ class _Account(msgspec.Struct, frozen=True):
     passwd: str = ""
     pd: str = ""
     """The name of this field in ais-bench's node list."""
-    port: int | str | None = None
+    port: Optional[Union[int, str]] = None
 
 
 class _Accounts(msgspec.Struct, frozen=True):
-    cluster: dict[str, _Account]
+    cluster: Dict[str, _Account]
 
 
 def read_accounts(path: Path) -> list[ClusterHost]:

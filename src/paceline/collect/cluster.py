@@ -124,7 +124,7 @@ class _CollectionStatus:
 
 def _sum_of(hosts: Iterable[TransferProgress]) -> TransferProgress:
     numbers = [(host.files, host.files_total, host.bytes, host.bytes_total) for host in hosts]
-    return TransferProgress(*map(sum, zip(*numbers, strict=True)))
+    return TransferProgress(*map(sum, zip(*numbers)))
 
 
 def _collect_host(

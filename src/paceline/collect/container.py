@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Union
 
 from paceline.core.errors import UsageError
 
 _DATA = ("ALL", "HCCL")
-_PathOrUrl = str | os.PathLike[str]
+_PathOrUrl = Union[str, "os.PathLike[str]"]
 
 
 def collect_data(

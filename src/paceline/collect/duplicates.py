@@ -6,12 +6,13 @@ A framework's profile contains its own results and, in PROF_*, the msprof result
 from __future__ import annotations
 
 from pathlib import Path
+from typing import FrozenSet, Optional, Tuple
 
 from paceline.formats.registry import find_recordings
 from paceline.run.source_selection import select_recordings
 from paceline.storage.file_tree import Tree, walk
 
-_SectionsRead = tuple[frozenset[tuple[str, int | None, str, frozenset[str], tuple[str, ...]]], tuple[str, ...]]
+_SectionsRead = Tuple[FrozenSet[Tuple[str, Optional[int], str, FrozenSet[str], Tuple[str, ...]]], Tuple[str, ...]]
 
 
 def redundant_files(source: Path) -> frozenset[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 from paceline.core.errors import UsageError
+from paceline.core.scratch_directory import scratch_directory
 from paceline.formats.file_selection import needed_for_communication, needed_for_diagnosis
 from paceline.storage.fetch_source import fetch_source
 from paceline.storage.file_selection import FileFilter, everything
@@ -98,20 +98,20 @@ def _reencode(source: str | Path, target: str | Path, options: TransferOptions) 
     from paceline.output.table_files import export_tables
     from paceline.run.run import Run
 
-    with tempfile.TemporaryDirectory(prefix="paceline-slim-") as scratch:
+    with scratch_directory() as scratch:
         local = fetch_source(source, options.file_filter, progress=options.progress)
-        kept = _linked_selection(local, Path(scratch) / "kept", options.file_filter)
-        with Run(kept, store=Path(scratch) / "store") as run:
-            export_tables(run, Path(scratch) / "tables", "parquet")
+        kept = _linked_selection(local, scratch / "kept", options.file_filter)
+        with Run(kept, store=scratch / "store") as run:
+            export_tables(run, scratch / "tables", "parquet")
             lost = [str(warning) for warning in run.file_warnings if warning.lost]
         if lost:
             raise UsageError(
                 f"{source}: {len(lost)} files could not be read and would be lost by --encode: {lost[0]}",
                 hint="run slim without --encode, which keeps them unchanged",
             )
-        _add_content_hash(Path(scratch) / "tables")
-        _check_target(Path(scratch) / "tables", target)
-        report = transfer(Path(scratch) / "tables", target, replace(options, file_filter=everything))
+        _add_content_hash(scratch / "tables")
+        _check_target(scratch / "tables", target)
+        report = transfer(scratch / "tables", target, replace(options, file_filter=everything))
         report.source = parse_url(source).text
         return report
 

@@ -9,7 +9,7 @@ A key begins with its area, which names the file; the pages of ui/ import ui.jso
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +23,7 @@ def text(key: str, language: Language, **values: object) -> str:
     return template.format(**values) if values else template
 
 
-@cache
+@lru_cache(maxsize=None)
 def catalogue(area: str) -> dict[str, dict[str, str]]:
     """All texts of an area, by key and language."""
     # Not importlib.resources: importing it takes 10 ms, in every command.

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,7 +114,7 @@ def _warn_of_clash(group: str, used: Plugin, ignored: Plugin) -> None:
     )
 
 
-@cache
+@lru_cache(maxsize=None)
 def _registered() -> dict[str, list[Plugin]]:
     """Distribution → its entry points in our groups; of two with one name the first on sys.path, as in Python itself."""
     found: dict[str, list[Plugin]] = {}
@@ -122,7 +122,7 @@ def _registered() -> dict[str, list[Plugin]]:
         here: dict[str, list[Plugin]] = {}
         for distribution, text in _entry_point_files(place or "."):
             here.setdefault(distribution, []).extend(_parsed(distribution, text) if _OUR_GROUPS in text else ())
-        found = here | found
+        found = {**here, **found}
     return found
 
 
@@ -170,7 +170,7 @@ def _parsed(distribution: str, text: str) -> Iterator[Plugin]:
             yield Plugin(group, name.strip(), value.partition("[")[0].strip(), distribution)
 
 
-@cache
+@lru_cache(maxsize=None)
 def _of_checkout(group: str) -> dict[str, Plugin]:
     """Our entry points as a source checkout declares them: it may be newer than the installation, or not installed."""
     project = _pyproject().get("project", {})

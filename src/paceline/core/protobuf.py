@@ -6,10 +6,11 @@ In `core` because both `formats` and `checkpoint` read messages.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Tuple, Union
 
 from paceline.core.errors import FormatError
 
-Field = tuple[int, int | memoryview]
+Field = Tuple[int, Union[int, memoryview]]
 """(field number, a varint or fixed-width integer, or the bytes of a string or message)"""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

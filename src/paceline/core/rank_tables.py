@@ -16,15 +16,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import List, Optional, Union
 
 import msgspec
 
 from paceline.core.errors import FormatError, UsageError
+from paceline.core.zip_strict import zip_strict
 
 MAX_BYTES = 4 << 20
 _POD_NUMBER = re.compile(r"(\d+)$")
 
-Id = str | int
+Id = Union[str, int]
 
 
 @dataclass(frozen=True, order=True)
@@ -37,30 +39,30 @@ class RankTableEntry:
 
 
 class _Device(msgspec.Struct):
-    device_id: Id | None = None
-    rank_id: Id | None = None
-    device_ip: str | None = None
+    device_id: Optional[Id] = None
+    rank_id: Optional[Id] = None
+    device_ip: Optional[str] = None
 
 
 class _Server(msgspec.Struct):
     server_id: Id = ""
-    device: list[_Device] = []
+    device: List[_Device] = []
 
 
 class _Instance(msgspec.Struct):
     server_id: Id = ""
     pod_name: str = ""
-    rank_id: Id | None = None
-    devices: list[_Device] = []
+    rank_id: Optional[Id] = None
+    devices: List[_Device] = []
 
 
 class _Group(msgspec.Struct):
-    instance_list: list[_Instance] = []
+    instance_list: List[_Instance] = []
 
 
 class _Table(msgspec.Struct):
-    server_list: list[_Server] | None = None
-    group_list: list[_Group] | None = None
+    server_list: Optional[List[_Server]] = None
+    group_list: Optional[List[_Group]] = None
     status: str = "completed"
 
 
@@ -107,7 +109,7 @@ def generate_rank_table(
     device_ips = addresses or [""] * len(numbered)
     entries = tuple(
         RankTableEntry(rank, host, device, address)
-        for rank, ((host, device), address) in enumerate(zip(numbered, device_ips, strict=True))
+        for rank, ((host, device), address) in enumerate(zip_strict(numbered, device_ips))
     )
     check_rank_table(entries, "rank table")
     return entries

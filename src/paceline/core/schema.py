@@ -59,10 +59,12 @@ GROUPS = TableSchema(
     "groups",
     "communication group × rank",
     _columns("""
-    group  VARCHAR  -  communicator id as the collectives spell it
-    kind   VARCHAR  -  dp, tp, pp, ep, cp, world or other
-    index  BIGINT   -  rank number inside the communicator
-    rank   BIGINT   -  global rank
+    group       VARCHAR  -  communicator id as the collectives spell it
+    kind        VARCHAR  -  dp, tp, pp, ep, cp, world or other
+    index       BIGINT   -  rank number inside the communicator
+    rank        BIGINT   -  global rank
+    source      VARCHAR  -  declared (the recording names the group) or inferred
+    confidence  DOUBLE   fraction  how sure an inferred group is; null where it is declared
 """),
 )
 
@@ -101,6 +103,10 @@ KERNELS = TableSchema(
     start          BIGINT   ns  start
     duration       BIGINT   ns  execution time
     wait           BIGINT   ns  waiting before execution, as the device recorded it
+    launch         BIGINT   ns  when the host launched it
+    operator       VARCHAR  -   innermost operator of the framework around the launch
+    module         VARCHAR  -   innermost module of the model around the launch
+    code           VARCHAR  -   innermost Python function around the launch
     input_shapes   VARCHAR  -   "4096,8192;8192,1280"
     input_types    VARCHAR  -   "FLOAT16;FLOAT16"
     output_shapes  VARCHAR  -   "4096,1280"
@@ -261,7 +267,7 @@ HOST_CALLS = TableSchema(
     "rank × API",
     _columns("""
     rank   BIGINT   -   global rank
-    layer  VARCHAR  -   acl, runtime, node, model, hccl, framework
+    layer  VARCHAR  -   acl, runtime, node, model, hccl, framework, input
     name   VARCHAR  -   API
     count  BIGINT   -   calls
     time   BIGINT   ns  total

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Tuple
 
 import yaml
 
 from paceline.core.errors import UsageError
 
-KeyPath = tuple[str, ...]
+KeyPath = Tuple[str, ...]
 """Path to a value: keys and list positions, as text."""
 _MAX_BYTES = 1_000_000
 _MAX_NODES = 50_000
@@ -83,7 +83,7 @@ class _NodeReader:
         seen: dict[Hashable, int] = {}
         for key_node, _ in node.value:  # before "<<" is expanded: merged keys may be overridden
             key, line = self._loader.construct_object(key_node), key_node.start_mark.line + 1
-            if not isinstance(key, str | int):
+            if not isinstance(key, (str, int)):
                 raise UsageError(f"{self._file}:{line}: a key must be text or an integer")
             if key in seen:
                 raise UsageError(f"{self._file}:{line}: duplicate key '{key}' (first in line {seen[key]})")

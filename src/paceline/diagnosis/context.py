@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.diagnosis.components.link_faults import LinkFault, link_faults
 from paceline.diagnosis.hardware import Hardware, default_hardware
 from paceline.diagnosis.rule_finding import PredictedGain
 from paceline.metrics.collectives import arrivals
+from paceline.metrics.link_model import LinkExcess, link_excess
+from paceline.metrics.link_traffic import link_traffic
 from paceline.metrics.memory import rank_memory
 from paceline.metrics.peers import Excess, PeerGroups
 from paceline.metrics.rank_performance import RankPerformance, rank_performance
@@ -97,6 +100,19 @@ class DiagnosisContext:
         """Peaks of device memory, see metrics/memory.py."""
         ranks = self.performance.ranks.tolist()
         return rank_memory(self.run, ranks, self.peer_groups, self.hardware.memory_for)
+
+    @cached_property
+    def link_excess(self) -> LinkExcess:
+        """Every link against what it should need, see metrics/link_model.py."""
+        self.run.load(["ranks", "groups", "transfers", "packets"])
+        traffic = link_traffic(self.run, step_condition(self.performance.steps.tolist()))
+        hosts = {info.rank: info.host for info in self.ranks}
+        return link_excess(traffic, hosts, self.hardware.transports)
+
+    @cached_property
+    def link_faults(self) -> tuple[LinkFault, ...]:
+        """Components that make links slow."""
+        return link_faults(self.link_excess)
 
     @cached_property
     def step_ms(self) -> float:

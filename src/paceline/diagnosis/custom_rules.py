@@ -50,7 +50,7 @@ MOST_CHARACTERS = 1_000
 _KEYS = ("table", "column", "metric", "where", *LIMITS, "at_least", "at_most")
 _MOMENTS = {
     "steps": {"start", "end"},
-    "kernels": {"start"},
+    "kernels": {"start", "launch"},
     "collectives": {"start"},
     "events": {"start"},
     "counters": {"time"},

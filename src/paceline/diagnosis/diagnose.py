@@ -11,6 +11,7 @@ from paceline.core.errors import UsageError
 from paceline.core.i18n import Language
 from paceline.core.text_encoding import printable
 from paceline.diagnosis.context import DiagnosisContext, Floats
+from paceline.diagnosis.evidence_gaps import weigh
 from paceline.diagnosis.finding import Diagnosis, RunFacts, StepTimes
 from paceline.diagnosis.hardware import Hardware
 from paceline.diagnosis.input_evidence import with_bottleneck
@@ -18,7 +19,9 @@ from paceline.diagnosis.masked_faults import price_after_fixing_top
 from paceline.diagnosis.render import in_words
 from paceline.diagnosis.rule import RuleFunction, our_rules
 from paceline.diagnosis.rule_finding import Examination, RuleFinding, rank_findings
+from paceline.diagnosis.study import study_numbers
 from paceline.metrics.flops import rank_flops
+from paceline.replay.prediction import predict_steps
 from paceline.run.run import Run
 
 MIN_GAIN_PERCENT = 0.3
@@ -65,11 +68,24 @@ def examine(
             f"{run.source}: no step and no collective was recorded" + (" in these steps" if steps else ""),
             hint="list the recorded steps: paceline show SOURCE steps" if steps else "record at least one whole step",
         )
+    if not len(context.timeline.place):
+        raise UsageError(
+            f"{run.source}: steps have durations only; without collectives or begins of steps ranks cannot be compared",
+            hint="look at the steps: paceline show SOURCE steps; record with profiler level 1 (Level1) to diagnose",
+        )
     rules: list[RuleFunction] = [*our_rules(), *custom_rules]
     found = [finding for rule in rules for finding in rule(context)]
     kept = [finding for finding in price_after_fixing_top(context, found) if _is_reported(finding)]
     complete = [_with_coverage(with_bottleneck(context, finding), context) for finding in kept]
-    return Examination(_run_facts(context), rank_findings(complete), context.replay.residual)
+    weighed = weigh(complete, run.gaps)
+    return Examination(
+        _run_facts(context, weighed.withheld),
+        rank_findings(list(weighed.findings)),
+        context.replay.residual,
+        study_numbers(run),
+        predict_steps(context.replay),
+        context.timeline.level,
+    )
 
 
 def _is_reported(finding: RuleFinding) -> bool:
@@ -91,7 +107,7 @@ def _mfu(context: DiagnosisContext) -> float | None:
     return round(float(np.median(known)), 4) if len(known) else None
 
 
-def _run_facts(context: DiagnosisContext) -> RunFacts:
+def _run_facts(context: DiagnosisContext, withheld: tuple[str, ...]) -> RunFacts:
     measured = context.replay.measured.step_times / 1e6
     missing = context.rows("SELECT rank FROM ranks WHERE format IS NULL ORDER BY rank")
     return RunFacts(
@@ -103,7 +119,7 @@ def _run_facts(context: DiagnosisContext) -> RunFacts:
         step_ms=_step_times(measured),
         mfu=_mfu(context),
         missing_ranks=tuple(rank for (rank,) in missing),
-        warnings=tuple(printable(warning) for warning in context.run.warnings),
+        warnings=(*withheld, *(printable(warning) for warning in context.run.warnings)),
     )
 
 

@@ -73,6 +73,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     evidence: tuple[Evidence, ...]
     advice: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
+    """Gaps in the recording that lowered the confidence, gravest first."""
     see: str
     """kb/ID: explained by `paceline kb ID`; own/ID: by the custom rule that reported it."""
 
@@ -102,10 +104,44 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayCheck(msgspec.Struct, frozen=True):
-    """How well the model behind the gains reproduces the run."""
+    """How well the model behind the gains explains and predicts the run."""
 
     residual_percent: float = 0.0
-    """Replayed over measured step time, minus 1."""
+    """Replayed over measured step time, minus 1: near 0 by construction, so it proves nothing."""
+    prediction_error_percent: float | None = None
+    """Each step predicted from what was recorded of it and a graph learnt from the other steps: median error over the steps
+    (replay/prediction.py); null with fewer than 3 steps."""
+    worst_prediction_error_percent: float | None = None
+    """The same of the step that was predicted worst."""
+    level: Literal["operations", "kernels", "collectives"] = "collectives"
+    """The finest the graph was built of; collectives: a coarse model, which cannot tell work from unrecorded waiting."""
+
+
+class WorkerSlowdown(msgspec.Struct, frozen=True):
+    """How much of the slowdown one worker alone could cause."""
+
+    rank: int
+    stage: int
+    replica: int
+    slowdown: float
+    """S with only this worker's stage, or only its replica, as recorded; the smaller of the two."""
+
+
+class StudyNumbers(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of the OSDI'25 straggler study, for traces that name every operation (replay/straggler_study.py)."""
+
+    step_ms: float
+    """T: mean step of the replay without launch delays."""
+    ideal_ms: float
+    """T ideal: the same with every operation at its usual time."""
+    slowdown: float
+    """S = T / T ideal."""
+    worst_workers_share: float | None
+    """M_W: share of T - T ideal that the worst 3 % of the workers explain; null where nothing is lost."""
+    last_stage_share: float | None
+    """M_S: the same of the last stage."""
+    workers: tuple[WorkerSlowdown, ...]
+    """Every worker, the one that could cause most first."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, tag=SCHEMA, tag_field="schema"):
@@ -113,6 +149,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, tag=SCHEMA, tag_field
 
     run: RunFacts
     replay: ReplayCheck = ReplayCheck()
+    study: StudyNumbers | None = None
+    """Null unless the source is a trace of the straggler study's format."""
     findings: tuple[Finding, ...]
 
 

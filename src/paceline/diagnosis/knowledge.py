@@ -6,6 +6,7 @@ An entry is a TOML file (`knowledge/<id>.toml` here, or a custom rule's): data t
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,14 +14,19 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-import tomllib
-
 from paceline.core.errors import FormatError, UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib as toml
+else:
+    import tomli as toml
 
 IDS: tuple[str, ...] = (
     "slow-rank",
     "slow-host",
+    "slow-nic",
     "slow-link",
+    "slow-network",
     "small-packets",
     "bandwidth-contention",
     "comm-exposed",
@@ -115,7 +121,7 @@ def read_small_file(path: Path) -> bytes:
 
 def parse_toml(content: bytes, path: Path) -> dict[str, object]:
     try:
-        data: dict[str, object] = tomllib.loads(content.decode())
+        data: dict[str, object] = toml.loads(content.decode())
     except ValueError as error:  # bad TOML, bad UTF-8, or a number of thousands of digits
         raise FormatError(f"{path}: not TOML in UTF-8: {error}", file=path) from error
     except RecursionError as error:  # the parser recurses into nested arrays and tables

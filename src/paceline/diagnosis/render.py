@@ -17,9 +17,19 @@ def in_words(examination: Examination, language: Language) -> Diagnosis:
     """The public diagnosis in a language."""
     return Diagnosis(
         run=examination.run,
-        replay=ReplayCheck(round(100 * examination.residual, 2) + 0.0),  # + 0.0: no minus before zero
+        replay=_replay_check(examination),
+        study=examination.study,
         findings=tuple(finding_in_words(finding, language) for finding in examination.findings),
     )
+
+
+def _replay_check(examination: Examination) -> ReplayCheck:
+    residual = round(100 * examination.residual, 2) + 0.0  # + 0.0: no minus before zero
+    prediction = examination.prediction
+    if prediction is None:
+        return ReplayCheck(residual, level=examination.level)
+    typical, worst = round(100 * prediction.typical, 2), round(100 * prediction.worst, 2)
+    return ReplayCheck(residual, typical, worst, examination.level)
 
 
 def finding_in_words(finding: RuleFinding, language: Language) -> Finding:
@@ -33,6 +43,7 @@ def finding_in_words(finding: RuleFinding, language: Language) -> Finding:
         title=title(finding, language),
         evidence=tuple(_evidence(measurement, language) for measurement in finding.evidence),
         advice=_text(finding, language).advice,
+        doubts=finding.doubts,
         see=f"{'own' if finding.entry else 'kb'}/{finding.id}",
     )
 
@@ -41,13 +52,31 @@ def title(finding: RuleFinding, language: Language) -> str:
     """The title of the knowledge base entry, filled with what this finding is about."""
     subject = msgspec.structs.replace(finding.subject, ranks=()) if finding.covers_all_ranks else finding.subject
     filled = _text(finding, language).title_for(
-        who=_host_names(subject, language) if finding.id == "slow-host" else who(subject, language),
+        who=_subject_name(finding, subject, language),
         amount=_shown(finding.amount),
         detail=_shown(finding.detail),
         steps=_step_names(subject, language),
     )
     # A space divides figures from Chinese words; a full-width bracket needs none.
     return filled.replace("） ", "）")
+
+
+def _subject_name(finding: RuleFinding, subject: Subject, language: Language) -> str:
+    if finding.area and (subject.hosts or finding.area == "fabric"):
+        transport = _join(subject.operators)
+        return text(f"diagnosis.who.{finding.area}", language, hosts=_join(subject.hosts), transport=transport)
+    if finding.id == "slow-nic":
+        return _card_owner(finding.subject, language)
+    return _host_names(subject, language) if finding.id == "slow-host" else who(subject, language)
+
+
+def _card_owner(subject: Subject, language: Language) -> str:
+    """Whose network card it is: a rank's, a host's, or that of one of several hosts."""
+    if len(subject.ranks) == 1:
+        return _rank_names(subject, language)
+    if len(subject.hosts) > 1:
+        return text("diagnosis.who.one_of_hosts", language, hosts=_join(subject.hosts))
+    return _host_names(subject, language) if subject.hosts else _rank_names(subject, language)
 
 
 def who(subject: Subject, language: Language) -> str:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from paceline.diagnosis.finding import SEVERITIES, RunFacts, Severity, Subject
+from paceline.diagnosis.finding import SEVERITIES, RunFacts, Severity, StudyNumbers, Subject
 from paceline.diagnosis.knowledge import KnowledgeEntry
+from paceline.metrics.rank_timeline import Level
+from paceline.replay.prediction import Prediction
 from paceline.replay.replay import Costs
 
+NetworkArea = Literal["", "pair", "cut", "board", "fabric"]
+"""Between two hosts, between some hosts and the others, inside a host, everywhere."""
 RECIPES = frozenset({"pipeline-bubble", "comm-exposed"})
 """Findings that ask for another training recipe. Nothing is broken, so they are never above `low`, whatever they gain."""
 RECIPE_WEIGHT = 0.15
@@ -81,6 +86,10 @@ class RuleFinding:
     max_severity: Severity = "high"
     covers_all_ranks: bool = False
     """The subject names every rank of the run."""
+    doubts: tuple[str, ...] = ()
+    """Why its confidence was lowered: gaps in the evidence, gravest first."""
+    area: NetworkArea = ""
+    """Which part of a network it is about."""
     entry: KnowledgeEntry | None = None
     """Texts of a custom rule; None = the knowledge base has them under the id."""
 
@@ -119,3 +128,8 @@ class Examination:
     findings: tuple[RuleFinding, ...]
     residual: float
     """Replayed over measured step time, minus 1."""
+    study: StudyNumbers | None = None
+    prediction: Prediction | None = None
+    """How well steps are predicted from each other; None with too few steps."""
+    level: Level = "collectives"
+    """The finest the graph was built of."""

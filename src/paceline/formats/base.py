@@ -55,7 +55,7 @@ class Sink(Protocol):
         ...
 
     def warn(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:
-        """Report something missing or odd; reading continues."""
+        """Report something missing or odd; reading continues, and findings are less sure."""
         ...
 
 
@@ -98,6 +98,8 @@ class RankRecording:
     """What the reader noticed in `find`; becomes warnings."""
     earlier_warnings: tuple[EarlierWarning, ...] = ()
     """Warnings from when the rows were first read; become warnings again."""
+    rank_assumed: bool = False
+    """Whether the rank is a guess: no name and no file records it."""
     one_clock: bool = False
     """Whether the times of all its ranks are already on one clock."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import List
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ class FilePatterns:
 
 NO_FILES = FilePatterns(())
 
-_NamePattern = list[str]
+_NamePattern = List[str]
 """The text between the stars: ["hccl_raw_", ".csv"]."""
-_PathPattern = list[_NamePattern]
+_PathPattern = List[_NamePattern]
 
 
 def _split(pattern: str) -> _PathPattern:

@@ -14,6 +14,8 @@ from paceline.storage.credentials import AccessFields
 
 _WRAPPERS = ("ed", "edict", "EasyDict", "dict")
 _MOST_BYTES = 1_000_000
+SESSIONS = {"V1": "session_config", "V2": "session_config_v2"}
+"""In ais-bench's own order of preference."""
 
 
 class AisbenchSession(msgspec.Struct, frozen=True):
@@ -42,19 +44,20 @@ class AisbenchConfig(msgspec.Struct, frozen=True):
     session: AisbenchSession
     name: str
     """session_config or session_config_v2."""
+    others: tuple[str, ...] = ()
+    """Sessions that the file has as well."""
 
 
 def read_aisbench_config(file: Path, version: str | None = None) -> AisbenchConfig:
-    """The session of this version (V1, V2), or the newest one in the file."""
+    """The session of this version; without one session_config, as ais-bench does unless it is told V2."""
     found = _literals(file)
-    names = {"V1": ("session_config",), "V2": ("session_config_v2",)}.get(
-        version or "", ("session_config_v2", "session_config")
-    )
+    names = (SESSIONS[version],) if version in SESSIONS else tuple(SESSIONS.values())
     name = next((each for each in names if each in found), None)
     if name is None:
         raise UsageError(f"{file}: {' or '.join(names)} not found", hint="expected ais-bench's modelarts_config.py")
     access = _as(found.get("access_config", {}), AccessFields, file, "access_config")
-    return AisbenchConfig(access, _as(found[name], AisbenchSession, file, name), name)
+    others = tuple(each for each in SESSIONS.values() if each in found and each != name)
+    return AisbenchConfig(access, _as(found[name], AisbenchSession, file, name), name, others)
 
 
 def _literals(file: Path) -> dict[str, dict[str, Any]]:

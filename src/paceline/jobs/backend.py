@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from paceline.core.str_enum import StrEnum
 from paceline.jobs.description import JobDescription
 from paceline.storage.file_selection import FileFilter, everything
 from paceline.storage.transfer.transfer_report import OnProgress

@@ -10,7 +10,9 @@ from difflib import get_close_matches
 
 from paceline.core.errors import UsageError
 from paceline.core.plugins import load_plugin, our_plugins, plugins
+from paceline.core.waiting import waiting_for
 from paceline.jobs.backend import JobBackend, JobHandle
+from paceline.jobs.cloud_place import locate_buckets
 from paceline.jobs.description import JobDescription
 
 GROUP = "paceline.job_backends"
@@ -20,7 +22,9 @@ def backend_for(job: JobDescription | JobHandle) -> JobBackend:
     """The backend a description names, or the one a job was started on; its libraries are loaded now."""
     described = job.job if isinstance(job, JobHandle) else job
     check_backend_name(job.backend)
-    backend: JobBackend = load_plugin(GROUP, job.backend)(described)
+    locate_buckets(described)
+    with waiting_for(f"the libraries of backend {job.backend}"):
+        backend: JobBackend = load_plugin(GROUP, job.backend)(described)
     return backend
 
 

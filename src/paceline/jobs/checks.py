@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -47,19 +47,27 @@ def _names(job: JobDescription) -> Iterator[DescriptionProblem]:
 
 def _code(job: JobDescription) -> Iterator[DescriptionProblem]:
     code = Path(job.code_dir)
-    if not code.is_dir():
+    if not _exists(code, Path.is_dir):
         yield DescriptionProblem(("code_dir",), f"code_dir: {code} is not a directory")
         return
     boot = code / job.boot_file
     if Path(job.boot_file).is_absolute() or ".." in Path(job.boot_file).parts:
         yield DescriptionProblem(("boot_file",), f"boot_file {job.boot_file} is outside of code_dir")
-    elif not boot.is_file():
+    elif not _exists(boot, Path.is_file):
         yield DescriptionProblem(("boot_file",), f"boot_file: {job.boot_file} not found in {code}")
+
+
+def _exists(path: Path, check: Callable[[Path], bool]) -> bool:
+    """False also for a name that no file can have (too long), for which pathlib raises."""
+    try:
+        return check(path)
+    except OSError:
+        return False
 
 
 def _channels(job: JobDescription) -> Iterator[DescriptionProblem]:
     for name, where in job.inputs.items():
-        if not is_remote(where) and not Path(where).exists():
+        if not is_remote(where) and not _exists(Path(where), Path.exists):
             yield DescriptionProblem(("inputs", name), f"input {name}: {where} does not exist")
     for kind in ("outputs", "hyperparameters"):
         for name in getattr(job, kind):
@@ -95,7 +103,7 @@ def _pre_start(job: JobDescription) -> Iterator[DescriptionProblem]:
     for kind, ending in (("wheels", ".whl"), ("packages", ".run")):
         for number, name in enumerate(getattr(job.pre_start, kind)):
             path = Path(job.code_dir) / name
-            if path.suffix != ending or not path.is_file():
+            if path.suffix != ending or not _exists(path, Path.is_file):
                 text = f"{name}: {path} not found" if path.suffix == ending else f"{name} is not a {ending} file"
                 yield DescriptionProblem(("pre_start", kind, str(number)), text)
 

@@ -33,6 +33,23 @@ class PreStart(YamlMapping, frozen=True):
     commands: tuple[str, ...] = ()
 
 
+class NfsMount(YamlMapping, frozen=True):
+    """A directory of an NFS server (SFS Turbo) on every node."""
+
+    server: str
+    """HOST:/path"""
+    path: str
+    """On the node."""
+    read_only: bool = False
+
+
+class Notification(YamlMapping, frozen=True):
+    """Messages of a topic of the cloud's notification service."""
+
+    topic_urn: str
+    events: tuple[str, ...] = ("JobCompleted", "JobFailed", "JobTerminated")
+
+
 class ModelArtsSettings(YamlMapping, frozen=True):
     """Endpoint and project of ModelArts; never credentials."""
 
@@ -44,12 +61,28 @@ class ModelArtsSettings(YamlMapping, frozen=True):
     workspace_id: str = "0"
     max_hours: int | None = None
     """ModelArts stops the job after this time."""
+    mounts: tuple[NfsMount, ...] = ()
+    priority: Annotated[int, msgspec.Meta(ge=1, le=3)] | None = None
+    """In a dedicated pool; 3 is the highest."""
+    restarts: Annotated[int, msgspec.Meta(ge=0, le=128)] = 0
+    """How often the platform restarts a job that failed because of a fault."""
+    hang_restart: bool = False
+    """Also a job that hangs."""
+    notification: Notification | None = None
 
 
 class SlurmSettings(YamlMapping, frozen=True):
     partition: str = ""
     account: str = ""
+    qos: str = ""
     time_limit: str = ""
+    cpus_per_task: Count = 1
+    """Cores of every rank."""
+    gres: str = ""
+    """Of every node, e.g. npu:8."""
+    gpus_per_node: Count | None = None
+    exclusive: bool = False
+    """The whole node, with all its cores."""
     options: tuple[str, ...] = ()
     """More options for sbatch, e.g. --gres=npu:8."""
 
@@ -77,6 +110,8 @@ class JobDescription(YamlMapping, frozen=True):
     """Which environment variables our launcher sets for the ranks."""
     engine: FrameworkEngine | None = None
     image: str = ""
+    command: str = ""
+    """What a custom image runs, instead of the boot file."""
     flavor: str = ""
     pool_id: str = ""
     nodes: Count = 1

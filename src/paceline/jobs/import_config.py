@@ -6,12 +6,14 @@ import os
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import yaml
 
 from paceline.core.errors import UsageError
-from paceline.jobs.aisbench_config import AisbenchConfig, AisbenchSession
+from paceline.jobs.aisbench_config import SESSIONS, AisbenchConfig, AisbenchSession
+from paceline.storage.cloud_endpoints import region_domain, with_scheme
 from paceline.storage.credentials import AccessFields, user_access_file
 
 _CARDS = re.compile(r"\.(\d*)xlarge$")
@@ -39,7 +41,7 @@ def to_job_description(config: AisbenchConfig, code_dir: str, *, single_server_m
         "single_server_mode": single_server_mode,
         "naming": "timestamp" if config.name == "session_config_v2" else "version",
         "description": session.job_description_prefix,
-        "modelarts": _modelarts(config.access),
+        "modelarts": _modelarts(config.access, session),
     }
     return {key: value for key, value in found.items() if value not in (None, "", {}, False)}
 
@@ -50,10 +52,26 @@ def as_yaml(description: dict[str, Any], source: Path) -> str:
     return f"# From {source.name}. {credentials}\n{text}"
 
 
-def unsupported_settings(config: AisbenchConfig) -> list[str]:
-    """Settings of the original that job.yaml cannot express."""
-    session = config.session
-    return ["nas_*: ModelArts' v2 requests have no mounts"] if session.nas_type or session.nas_share_addr else []
+def session_note(config: AisbenchConfig) -> str:
+    """Which session was read, and how to read another one."""
+    version = next(version for version, name in SESSIONS.items() if name == config.name)
+    default = ", ais-bench's default" if version == "V1" and config.others else ""
+    other = next((version for version, name in SESSIONS.items() if name in config.others), None)
+    more = f"; the file also has {config.others[0]}: --version {other} reads it" if other else ""
+    return f"{config.name} was read ({version}{default}){more}"
+
+
+def left_out(config: AisbenchConfig) -> list[str]:
+    """Settings of the original that job.yaml does not hold, and why."""
+    session, access = config.session, config.access
+    found = []
+    if session.nas_share_addr and not _mounts(session):
+        found.append(f"nas_*: only NFS can be mounted, this is {session.nas_type or 'without nas_mount_path'}")
+    if (access.server or access.obs_endpoint) and not _site(access) and not _is_public(access):
+        found.append("the OBS endpoint: it is in no description; --save-keys keeps it in the access file")
+    if access.access_key:
+        found.append("credentials: --save-keys saves them to a file with mode 0600")
+    return found
 
 
 def save_credentials(access: AccessFields) -> Path:
@@ -99,6 +117,37 @@ def _cards(flavor: str | None) -> int:
     return int(found[1] or 1) if found else 8
 
 
-def _modelarts(access: AccessFields) -> dict[str, str]:
-    found = {"region": access.region_name, "project_id": access.project_id, "endpoint": access.modelarts_endpoint}
+def _modelarts(access: AccessFields, session: AisbenchSession) -> dict[str, Any]:
+    site = _site(access)
+    endpoint = access.modelarts_endpoint
+    if site and endpoint and with_scheme(endpoint) == f"https://modelarts.{site}":
+        endpoint = ""  # it follows from the site
+    found = {
+        "region": access.region_name,
+        "site": site,
+        "project_id": access.project_id,
+        "endpoint": endpoint,
+        "mounts": _mounts(session),
+    }
     return {name: value for name, value in found.items() if value}
+
+
+def _site(access: AccessFields) -> str:
+    """The domain of a private site, from the host name of its OBS: buckets and ModelArts have it in common."""
+    host = urlsplit(with_scheme(access.obs_endpoint or access.server)).hostname or ""
+    if _is_public(access) or not host.startswith("obs."):
+        return ""
+    return host.partition(".")[2]
+
+
+def _is_public(access: AccessFields) -> bool:
+    """Whether the endpoint is the one that follows from the region anyway."""
+    given = access.obs_endpoint or access.server
+    host = urlsplit(with_scheme(given)).hostname if given else None
+    return bool(access.region_name) and host in (None, f"obs.{region_domain(access.region_name)}")
+
+
+def _mounts(session: AisbenchSession) -> list[dict[str, str]]:
+    if (session.nas_type or "nfs").lower() != "nfs" or not (session.nas_share_addr and session.nas_mount_path):
+        return []
+    return [{"server": session.nas_share_addr, "path": session.nas_mount_path}]

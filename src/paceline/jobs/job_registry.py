@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -22,6 +23,8 @@ class JobRecord(msgspec.Struct, frozen=True):
 
     handle: JobHandle
     status: JobStatus | None = None
+    checked: float | None = None
+    """When its backend reported this status, in seconds since 1970."""
 
 
 def state_root() -> Path:
@@ -33,7 +36,7 @@ def state_root() -> Path:
 def save_record(handle: JobHandle, status: JobStatus | None = None) -> None:
     """Written atomically, readable only by its owner: descriptions may hold private paths."""
     _directory().mkdir(mode=0o700, parents=True, exist_ok=True)
-    record = msgspec.json.format(msgspec.json.encode(JobRecord(handle, status)), indent=1)
+    record = msgspec.json.format(msgspec.json.encode(JobRecord(handle, status, time.time())), indent=1)
     atomic_write_text(_directory() / f"{handle.id}.json", record.decode() + "\n")
 
 
@@ -47,14 +50,16 @@ def list_records() -> list[JobRecord]:
     return sorted(_readable(), key=lambda record: record.handle.submitted, reverse=True)
 
 
-def find_record(text: str) -> JobRecord:
-    """By our id, the backend's id or the exact name; raises when several jobs have that name."""
+def find_record(text: str, narrow: Callable[[list[JobRecord]], list[JobRecord]] = list) -> JobRecord:
+    """By our id, the backend's id or the exact name; `narrow` chooses where several have it, else that raises."""
     known = list_records()
     for matches in (
         [record for record in known if record.handle.id == text],
         [record for record in known if record.handle.remote_id == text],
         [record for record in known if text in (record.handle.name, record.handle.job.job_name)],
     ):
+        if len(matches) > 1:
+            matches = narrow(matches) or matches
         if len(matches) == 1:
             return matches[0]
         if matches:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
+from paceline.jobs import node_facts
 from paceline.jobs.backend import WorkerStatus
 from paceline.jobs.detached_process import identify_process
 from paceline.jobs.job_plan import JobPlan
@@ -50,6 +52,9 @@ class NodeProcesses:
         environment = {**os.environ, **self._plan.environment(node)}
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
+            if node_facts.VARIABLE in environment:
+                facts = [sys.executable, node_facts.__file__]
+                subprocess.run(facts, env=environment, stdout=output, stderr=output, check=False, timeout=120)
             process = subprocess.Popen(
                 self._plan.command(node, rendezvous),
                 cwd=self._plan.path / "code",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from paceline.core.errors import PacelineError
 from paceline.jobs.backend import JobPhase, JobStatus
+from paceline.jobs.cloud_place import locate_buckets
 from paceline.jobs.detached_process import identify_process
 from paceline.jobs.job_plan import JobPlan
 from paceline.jobs.job_state import read_status, read_workers, write_process, write_status
@@ -26,6 +27,7 @@ from paceline.training.launcher.rank_placement import free_port
 def main() -> None:
     directory, verb, *rest = sys.argv[1:]
     plan = JobPlan.read(Path(directory))
+    locate_buckets(plan.job)
     if verb == "all":
         sys.exit(run_all(plan))
     elif verb == "prepare":

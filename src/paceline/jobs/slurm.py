@@ -13,6 +13,7 @@ import msgspec
 
 from paceline.core.atomic_write import atomic_write_text
 from paceline.core.errors import PacelineError, UsageError
+from paceline.core.waiting import waiting_for
 from paceline.jobs.backend import JobHandle, JobPhase, JobStatus, LogPiece
 from paceline.jobs.description import JobDescription
 from paceline.jobs.job_plan import JobPlan, make_job_plan
@@ -127,14 +128,29 @@ def sbatch_options(plan: JobPlan) -> list[str]:
     options = [
         f"--job-name={plan.id}",
         f"--nodes={job.nodes}",
-        "--ntasks-per-node=1",
+        f"--ntasks-per-node={job.ranks}",
+        f"--cpus-per-task={slurm.cpus_per_task}",
         f"--chdir={plan.directory}",
         f"--output={plan.path / 'log' / 'paceline.log'}",
         "--open-mode=append",
     ]
-    for name, value in (("partition", slurm.partition), ("account", slurm.account), ("time", slurm.time_limit)):
-        options += [f"--{name}={value}"] if value else []
-    return [*options, *slurm.options]
+    given = {
+        "partition": slurm.partition,
+        "account": slurm.account,
+        "qos": slurm.qos,
+        "time": slurm.time_limit,
+        "gres": slurm.gres,
+        "gpus-per-node": slurm.gpus_per_node,
+    }
+    options += [f"--{name}={value}" for name, value in given.items() if value]
+    return [*options, *(["--exclusive"] if slurm.exclusive else []), *slurm.options]
+
+
+def step_options(plan: JobPlan) -> list[str]:
+    """One launcher per node, with the cores of all its ranks: srun does not take them over from sbatch."""
+    job = plan.job
+    cores = "$SLURM_CPUS_ON_NODE" if job.slurm.exclusive else str(job.ranks * job.slurm.cpus_per_task)
+    return [f"--nodes={job.nodes}", f"--ntasks={job.nodes}", "--ntasks-per-node=1", f"--cpus-per-task={cores}"]
 
 
 def batch_script(plan: JobPlan) -> str:
@@ -149,7 +165,7 @@ def batch_script(plan: JobPlan) -> str:
             # Its address, because a node's name need not resolve on the other nodes.
             "export PACELINE_MASTER=$(scontrol show node \"$first\" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p')",
             f"{node} prepare || exit 1",
-            f"srun --ntasks-per-node=1 --kill-on-bad-exit={bad_exit} {node} run",
+            f"srun {' '.join(step_options(plan))} --kill-on-bad-exit={bad_exit} {node} run",
             "code=$?",
             f"{node} publish $code",
             "",
@@ -171,7 +187,8 @@ def _slurm(program: str, *words: str, gone_ok: bool = False) -> str:
     if shutil.which(program) is None:
         raise UsageError(f"{program} is not installed on this machine", hint="run this on a host of the Slurm cluster")
     try:
-        done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=_TIMEOUT)
+        with waiting_for(f"Slurm ({program})"):
+            done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=_TIMEOUT)
     except subprocess.TimeoutExpired:
         raise TransientError(f"{program} did not answer within {_TIMEOUT:.0f} s") from None
     error = done.stderr.strip()

@@ -9,8 +9,10 @@ from pathlib import Path
 from paceline.core.errors import PacelineError, UsageError
 from paceline.jobs.backend import JobHandle
 from paceline.jobs.backends import backend_for
+from paceline.jobs.cloud_place import bucket_urls
 from paceline.jobs.description import JobDescription
 from paceline.jobs.job_registry import delete_record, list_records, save_record
+from paceline.storage.reachability import require_reachable
 from paceline.storage.store_errors import TransientError
 from paceline.storage.transfer.transfer_report import OnProgress
 
@@ -22,6 +24,9 @@ def submit(job: JobDescription, directory: Path | None = None, *, progress: OnPr
         raise UsageError(f"{place} already exists and is not empty", hint="choose another --into")
     _refuse_used_name(place)
     backend = backend_for(job)
+    if job.backend != "slurm":  # there the nodes do it, which may have another network than this machine
+        for url in bucket_urls(job):
+            require_reachable(url)
     place.mkdir(parents=True, exist_ok=True)
     try:
         handle = backend.submit(job, place, progress=progress)

@@ -28,7 +28,7 @@ from paceline.formats.kineto.quick_steps import UnsupportedTrace, quick_steps
 from paceline.formats.registry import find_recordings
 from paceline.metrics.comm_events import PEER_TO_PEER
 from paceline.metrics.peers import Excess, excess_over_peers, peer_groups, program
-from paceline.metrics.steps import COLUMNS, StepRows, mean_by, steady_steps, step_parts
+from paceline.metrics.steps import COLUMNS, StepRows, mean_by, recorded_whole, steady_steps, step_parts
 from paceline.storage.fetch_source import fetch_source
 from paceline.storage.file_tree import walk
 from paceline.storage.url import is_remote
@@ -183,7 +183,7 @@ def _of_traces(parts: Mapping[int, RankRecording]) -> Breakdown:
 
 
 def _of_rows(rows: StepRows, programs: list[Hashable], warnings: tuple[str, ...]) -> Breakdown:
-    steps = steady_steps(rows.step)
+    steps = steady_steps(rows.step, recorded_whole(rows))
     steady = np.isin(rows.step, steps)
     split = step_parts(rows)
     split["communication"] = split["exposed"] + split["waiting"]

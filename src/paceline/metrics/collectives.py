@@ -19,6 +19,8 @@ from collections.abc import Mapping
 
 from paceline.metrics.table import Source, Table, query
 
+CLOCKS_AGREE_NS = 5_000_000
+"""Aligned clocks are at least this exact, also where a slow link staggers the ends they are aligned by."""
 TOP_CLASSES = 8
 TOP_COLLECTIVES = 12
 
@@ -26,7 +28,7 @@ GROUP_KINDS = """
     SELECT "group", any_value(kind) AS kind, count(DISTINCT rank) AS size FROM groups GROUP BY "group"
 """
 
-COLLECTIVE_INSTANCES = """
+COLLECTIVE_INSTANCES = f"""
     WITH arrived AS (
         SELECT *, coalesce(start, -duration) AS arrival FROM collectives
         WHERE op NOT IN ('send', 'receive') AND "group" IS NOT NULL AND sequence IS NOT NULL
@@ -38,15 +40,20 @@ COLLECTIVE_INSTANCES = """
            (count(*)::HUGEINT * max(arrival) - sum(arrival))::BIGINT AS waited, max(duration) AS longest,
            min(duration) AS shortest, sum(bytes)::BIGINT AS bytes, sum(transit)::BIGINT AS transit
     FROM arrived LEFT JOIN group_kinds USING ("group")
-    GROUP BY "group", op, sequence HAVING count(*) > 1
+    GROUP BY "group", op, sequence
+    HAVING count(*) > 1 AND max(arrival) <= min(arrival + coalesce(duration, 0)) + {CLOCKS_AGREE_NS}
 """
-"""One row per collective that several ranks recorded; ns."""
+"""One row per collective that several ranks recorded; ns.
+
+Nobody leaves before the last member arrives. Where the times say so, clocks are not aligned or the group is wrong: then
+arrivals mean nothing, and no waiting is worked out from them.
+"""
 
 RANK_COLLECTIVES = """
     WITH summed AS (
         SELECT rank, one.step, one.op, group_kinds.kind, count(*) AS calls, sum(duration)::BIGINT AS duration,
                sum(wait)::BIGINT AS wait, sum(one.transit)::BIGINT AS transit, sum(one.bytes)::BIGINT AS bytes,
-               sum(least(duration, last_arrival - coalesce(start, -duration)))::BIGINT AS early,
+               sum(least(duration, last_arrival - coalesce(start, -duration))) FILTER (members IS NOT NULL)::BIGINT AS early,
                sum(last_arrival - coalesce(start, -duration))::BIGINT AS waited,
                count(members) AS instances, count(*) FILTER (rank = last_rank) AS last,
                sum(1.0 / members)::DOUBLE AS expected,

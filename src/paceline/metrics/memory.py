@@ -17,12 +17,12 @@ MOST_POINTS = 4_000
 
 
 def rank_memory(
-    run: Source, ranks: Sequence[int], groups: PeerGroups, capacity_for: Callable[[int], int] | None = None
+    run: Source, ranks: Sequence[int], groups: PeerGroups, capacity_for: Callable[[int], int | None] | None = None
 ) -> Table:
     """Per rank the peak of its device memory in bytes, against what there is and against its peers.
 
         headroom  = capacity - peak                        unknown where the recording does not tell the capacity
-        share     = peak / capacity; where that is unknown, of the smallest card that holds the peak (`capacity_for`)
+        share     = peak / capacity; where that was not recorded, of the memory the user named (`capacity_for`), else unknown
         reference = median of the lower half of the peaks of its peers, excess = peak / reference - 1
 
     `groups` are rows of `ranks`, see metrics/peers.py; a rank without peers has no reference.
@@ -35,7 +35,8 @@ def rank_memory(
         """,
     )
     peak, capacity = table.numbers["peak"], table.numbers["capacity"]
-    assumed = np.array([np.nan if capacity_for is None else capacity_for(int(size)) for size in peak], dtype=np.float64)
+    named = [None if capacity_for is None else capacity_for(int(size)) for size in peak]
+    assumed = np.array(named, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = peak / np.where(capacity > 0, capacity, assumed)
     compared = _compared(dict(zip(table.numbers["rank"].tolist(), peak.tolist(), strict=True)), ranks, groups)

@@ -35,8 +35,10 @@ _COLLECTING = "gc"
 _GRADIENTS = ("grads-reduce-scatter", "grads-all-reduce")
 _REST = "separate-grads-all-reduce"
 """Gradients that are summed last, where the others are summed during backward."""
-_OVER_REPLICAS = {*_GRADIENTS, _REST, "params-all-gather", "optimizer-clip-main-grad"}
-_OVER_STAGES = {"embedding-grads-all-reduce", "optimizer-clip-main-grad"}
+JOINS = ("join-replicas", "join-stages", "join-all")
+"""Waits for others that no operation records (hidden_joins.py): for all replicas, all stages of a replica, everybody."""
+_OVER_REPLICAS = {*_GRADIENTS, _REST, "params-all-gather", "optimizer-clip-main-grad", JOINS[0], JOINS[2]}
+_OVER_STAGES = {"embedding-grads-all-reduce", "optimizer-clip-main-grad", JOINS[1], JOINS[2]}
 
 
 class Operation(NamedTuple):
@@ -75,13 +77,18 @@ class RecordedSteps:
 class OperationGraph:
     """The operations of one run and their dependencies; arrays are replicas × steps."""
 
-    def __init__(self, operations: dict[Operation, Recorded], steps: RecordedSteps | None = None) -> None:
+    def __init__(
+        self,
+        operations: dict[Operation, Recorded],
+        steps: RecordedSteps | None = None,
+        follows: dict[Operation, list[Operation]] | None = None,
+    ) -> None:
         self.operations = operations
         self.steps = steps
         self.stages = 1 + max(operation.stage for operation in operations)
         self.shape: tuple[int, int] = next(iter(operations.values())).start.shape
         self._other_side = _other_sides(operations, self.stages)
-        self.follows = _follows(operations)
+        self.follows = _follows(operations) if follows is None else follows
         self.together = _order({operation: self.members(operation) for operation in operations}, self.follows)
 
     def members(self, operation: Operation) -> tuple[Operation, ...]:
@@ -97,6 +104,14 @@ class OperationGraph:
 def over_replicas(operation: Operation) -> bool:
     """Whether all replicas take part in it together."""
     return operation.name in _OVER_REPLICAS
+
+
+def cached_operation_graph(run: RunTables) -> OperationGraph:
+    """The graph of a run, read once."""
+    known = run.derived.get("operation_graph")
+    if not isinstance(known, OperationGraph):
+        known = run.derived["operation_graph"] = read_operation_graph(run)
+    return known
 
 
 def read_operation_graph(run: RunTables) -> OperationGraph:

@@ -8,7 +8,10 @@ what it waits for (operation_graph.py). Here the same graph becomes a Timeline, 
   gradients that are summed during backward, run on side streams;
 - of what an operation follows, `anchor` is the computing (of a message: what had just ended when it was posted) and
   `after` the message or collective;
-- what lies between the last of them and its own start is launch delay: `work`, and `lag`.
+- a wait for others that no operation records is sought first, and becomes a row of its own (hidden_joins.py);
+- what then lies between the last of them and its own start is launch delay, as far as that place of the program usually
+  has it: `work`, and `lag`. More than that is `unknown` waiting, because no recorded work covers it; a receive that is
+  posted late costs nothing, it would have waited.
 """
 
 from __future__ import annotations
@@ -21,12 +24,14 @@ from numpy.typing import NDArray
 
 from paceline.core.errors import PacelineError
 from paceline.metrics.comm_events import COMPUTING, Bools, CommEvents, Ints
+from paceline.metrics.hidden_joins import with_hidden_joins
 from paceline.metrics.operation_graph import (
+    JOINS,
     Operation,
     OperationGraph,
     RecordedSteps,
+    cached_operation_graph,
     over_replicas,
-    read_operation_graph,
 )
 from paceline.metrics.rank_timeline import Floats, Timeline
 from paceline.metrics.table import RunTables
@@ -35,20 +40,27 @@ FORMAT = "osdi-straggler"
 SAME_NS = 1_000
 """Two moments this close are one: the traces hold 32-bit floats."""
 
+UNRECORDED = "unrecorded wait"
+"""The group key of joins."""
+
 
 def operation_timeline(run: RunTables, chosen: tuple[int, ...] | None = None) -> Timeline | None:
     """The timeline of a run in the study's format; None for all others, and where no step is whole."""
-    # Re-encoded, a run still says in which format each rank was recorded.
-    recorded = {row[0] for row in run.sql("SELECT DISTINCT format FROM ranks").fetchall()}
-    if run.formats != [FORMAT] and recorded != {FORMAT}:
+    if not is_operation_trace(run):
         return None
     try:
-        graph = read_operation_graph(run)
+        graph = cached_operation_graph(run)
     except PacelineError:
         return None
     if graph.steps is None or (chosen is not None and not set(chosen) & set(graph.steps.numbers)):
         return None
-    return _OperationRows(graph, graph.steps, chosen).timeline()
+    return _OperationRows(with_hidden_joins(graph), graph.steps, chosen).timeline()
+
+
+def is_operation_trace(run: RunTables) -> bool:
+    """Whether all ranks of a run are in the study's format."""
+    # Re-encoded, a run still says in which format each rank was recorded.
+    return run.formats == [FORMAT] or run.sql("SELECT DISTINCT format FROM ranks").fetchall() == [(FORMAT,)]
 
 
 class _OperationRows:
@@ -76,7 +88,8 @@ class _OperationRows:
         computes = np.repeat([not self.graph.operations[o].communicates for o in self.operations], self.cells)
         ready = np.where(anchor >= 0, end[anchor], self._begin_of(rank, step, start, end))
         ready = np.where(after >= 0, np.maximum(ready, end[after]), ready)
-        delay = np.maximum(0, start - ready)
+        gap = np.maximum(0, start - ready)
+        delay = self._usual(gap)
         final, end_of_step = self._last_of_step(rank, step, end)
         previous = np.where(step > 0, end_of_step[rank, np.maximum(step - 1, 0)], -1)
         anchor = np.where(anchor >= 0, anchor, previous)
@@ -95,6 +108,7 @@ class _OperationRows:
         none = np.zeros(ends, dtype=np.int64)
         overlap = np.concatenate([np.where(computes, end - start, 0), none])[order]
         work = np.concatenate([delay, none])[order]
+        unknown = np.concatenate([np.where(self._receives(), 0, gap - delay), none])[order]
         anchors = moved(np.concatenate([anchor, final]))
         instance = np.concatenate([self._instances(), self._instance_count + np.arange(ends)])[order]
         return Timeline(
@@ -122,6 +136,9 @@ class _OperationRows:
             known=np.ones(end_of_step.shape, dtype=np.bool_),
             place=np.concatenate([self._places(), none - 1])[order] + 1,
             self_time_until=_summed(anchors, work, overlap),
+            unknown=unknown,
+            computed=np.zeros(len(work), dtype=np.int64),
+            level="operations",
         )
 
     def _times(self, what: str) -> Ints:
@@ -200,6 +217,16 @@ class _OperationRows:
     def _on_side_stream(self) -> Bools:
         return np.repeat([operation in self._side_stream_names for operation in self.operations], self.cells)
 
+    def _receives(self) -> Bools:
+        return np.repeat([operation.name.endswith("-recv") for operation in self.operations], self.cells)
+
+    def _usual(self, gap: Ints) -> Ints:
+        """Of each gap what its operation has at that place in half of all replicas and steps; receives have none."""
+        gaps = gap.reshape(len(self.operations), self.cells)
+        usual = np.minimum(gaps, np.median(gaps, axis=1).astype(np.int64)[:, None]).ravel()
+        kept: Ints = np.where(self._receives(), 0, usual)
+        return kept
+
     def _names(self, what: str) -> NDArray[np.object_]:
         names = {"forward-send": "send", "backward-send": "send", "forward-recv": "receive", "backward-recv": "receive"}
         texts = [names.get(o.name, o.name) if what == "op" else _group_key(o) for o in self.operations]
@@ -254,6 +281,8 @@ class _OperationRows:
 
 def _group_key(operation: Operation) -> str:
     """The group as formats/osdi/tables.py names it; computing has one of its own."""
+    if operation.name in JOINS:
+        return UNRECORDED
     if operation.name.endswith(("-send", "-recv")):
         return "pp-dp{replica}"
     if operation.name == "optimizer-clip-main-grad":

@@ -28,7 +28,7 @@ from paceline.metrics.operation_timeline import operation_timeline
 from paceline.metrics.peers import Excess, PeerGroups, excess_over_peers, peer_groups, program
 from paceline.metrics.rank_timeline import Timeline, read_timeline
 from paceline.metrics.self_time import self_time
-from paceline.metrics.steps import NO_STEP, PARTS, mean_by, read_steps, steady_steps, step_parts
+from paceline.metrics.steps import NO_STEP, PARTS, mean_by, read_steps, recorded_whole, steady_steps, step_parts
 from paceline.metrics.table import RunTables, Table
 
 Floats = NDArray[np.float64]
@@ -60,8 +60,9 @@ class RankPerformance:
 
     def _steady(self) -> tuple[int, ...] | None:
         """None = every step there is."""
-        recorded = self._rows.step[self._rows.step != NO_STEP]
-        steady = steady_steps(recorded)
+        numbered = self._rows.step != NO_STEP
+        recorded = self._rows.step[numbered]
+        steady = steady_steps(recorded, recorded_whole(self._rows)[numbered])
         return tuple(steady.tolist()) if len(steady) < len(np.unique(recorded)) else None
 
     @cached_property
@@ -150,6 +151,8 @@ class RankPerformance:
 
     @cached_property
     def self_time(self) -> Floats:
+        if self._operations is not None:
+            return self._operations.self_time()  # tells work from waiting that no operation records
         recorded = self.matrix(self._rows.duration - self._rows.exposed)
         return self_time(recorded, self._known, self.peer_groups, lambda: self.timeline)
 

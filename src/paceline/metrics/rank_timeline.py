@@ -6,7 +6,8 @@ critical stream and the next event i:
     work(i)      = start(i) - end(b)
     self_time(i) = self_time(b) + overlap(b) + work(i)
 
-where overlap(b) is the computing that runs during b. An event during which another one starts on the same rank, or that was
+where overlap(b) is the computing that runs during b: as kernels show (compute_track.py), else the step's, earliest first. An
+event during which another one starts on the same rank, or that was
 queued behind such an event in its group, runs on a *side stream* (gradients summed during backward): it is issued from the
 critical stream, which waits only for the last event of each side stream. So an event can have a second predecessor:
 
@@ -20,14 +21,19 @@ so clock skew cancels.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline.metrics.comm_events import Bools, CommEvents, Ints, read_events
+from paceline.metrics.compute_track import ComputeTrack, compute_tracks
+from paceline.metrics.program_places import least_at, place_codes
+from paceline.metrics.side_streams import SideStreams
 from paceline.metrics.step_bounds import StepBounds
 from paceline.metrics.table import RunTables
 
@@ -40,6 +46,7 @@ QUEUED_NS = 10_000
 """An event that starts within this after the one before it in its group had been waiting for it."""
 
 Floats = NDArray[np.float64]
+Level = Literal["operations", "kernels", "collectives"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,12 @@ class Timeline:
     """Self time of the rank when it reached each event, ns since its first step began: work, never waiting."""
     split_known: bool = True
     """Whether the recording tells how much communication computing covers."""
+    unknown: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """ns before each event that neither work nor a dependency explains, and that no replay keeps; empty = not told."""
+    computed: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """ns of `work` during which kernels are known to compute; -1 = not recorded; empty = of no event."""
+    level: Level = "collectives"
+    """The finest the dependencies were built of."""
 
     def self_time(self) -> Floats:
         """ns of the rank's own work, ranks × steps (nan = not recorded)."""
@@ -90,14 +103,16 @@ def read_timeline(run: RunTables, steps: tuple[int, ...] | None = None) -> Timel
     events = read_events(run, steps)
     bounds = StepBounds(run, events, steps)
     joined = bounds.with_ends(events)
-    return _TimelineBuilder(joined, bounds).timeline()
+    return _TimelineBuilder(joined, bounds, compute_tracks(run, bounds.ranks)).timeline()
 
 
 class _TimelineBuilder:
     """Finds anchors, work, overlap and queues, rank by rank."""
 
-    def __init__(self, events: CommEvents, bounds: StepBounds) -> None:
-        self.events, self.bounds = events, bounds
+    def __init__(
+        self, events: CommEvents, bounds: StepBounds, tracks: Mapping[int, ComputeTrack] = MappingProxyType({})
+    ) -> None:
+        self.events, self.bounds, self.tracks = events, bounds, tracks
         count = len(events.rank)
         self.is_end = events.op == "step_end"
         self.step = np.searchsorted(bounds.steps, events.step)
@@ -107,13 +122,19 @@ class _TimelineBuilder:
         self.work = np.zeros(count, dtype=np.int64)
         self.after = np.full(count, -1, dtype=np.int64)
         self.lag = np.zeros(count, dtype=np.int64)
+        self.covered = np.zeros(count, dtype=np.int64)
         self.begin = np.zeros(len(bounds.ranks), dtype=np.int64)
         self.self_time_until = np.zeros(count)
 
     def timeline(self) -> Timeline:
-        for _, rows in self._by_rank():
+        for rank, rows in self._by_rank():
             self._mark_side_streams(rows)
+            if rank in self.tracks:
+                self.covered[rows] = self.tracks[rank].covered(self.events.start[rows], self.events.end[rows])
+        self._settle_side_streams()
+        for _, rows in self._by_rank():
             self._mark_queued(rows)
+        self._spread_queues()
         streams = self._lone_streams()
         for rank, rows in self._by_rank():
             self._share_overlap(rank, rows, streams)
@@ -138,7 +159,19 @@ class _TimelineBuilder:
             split_known=self.bounds.split_known,
             place=self._place_codes,
             self_time_until=self.self_time_until,
+            computed=self._computed(),
+            level="kernels" if len(self.tracks) == len(self.bounds.ranks) else "collectives",
         )
+
+    def _computed(self) -> Ints:
+        """Computing in the work before each event."""
+        computed = np.full(len(self.work), -1, dtype=np.int64)
+        for rank, rows in self._by_rank():
+            if rank in self.tracks:
+                anchor = self.anchor[rows]
+                free = np.where(anchor >= 0, self.events.end[anchor], self.begin[rank])
+                computed[rows] = self.tracks[rank].covered(free, free + self.work[rows])
+        return computed
 
     def _by_rank(self) -> Iterator[tuple[int, Ints]]:
         edges = np.searchsorted(self.events.rank, np.arange(len(self.bounds.ranks) + 1))
@@ -154,8 +187,21 @@ class _TimelineBuilder:
         next_start = starts[np.searchsorted(starts, start + INSIDE_NS, side="right")]
         self.side_stream[rows] = communicates & (next_start < end - INSIDE_NS)
 
+    def _settle_side_streams(self) -> None:
+        shown = SideStreams(self.events, self.is_end, self._place_codes, self.step)
+        recorded = np.isin(self.events.rank, list(self.tracks))
+        shown.settle(self.side_stream, self.covered, recorded)
+
+    def _spread_queues(self) -> None:
+        shown = SideStreams(self.events, self.is_end, self._place_codes, self.step)
+        shown.spread(self.side_stream)
+
     def _share_overlap(self, rank: int, rows: Ints, streams: set[object]) -> None:
-        """Assign the overlapped communication of a step to its critical-stream events, earliest first."""
+        """The computing beside the critical-stream events: as recorded, else the overlap of each step, earliest first."""
+        if rank in self.tracks:
+            main = rows[~self.side_stream[rows] & ~self.is_end[rows]]
+            self.overlap[main] = self.covered[main]
+            return
         for column in np.unique(self.step[rows]):
             inside = rows[(self.step[rows] == column) & ~self.is_end[rows]]
             hidden = self._hidden(rank, int(column), inside)
@@ -176,7 +222,7 @@ class _TimelineBuilder:
         shares: dict[object, dict[int, float]] = defaultdict(dict)
         for rank, rows in self._by_rank():
             inside = rows[~self.is_end[rows]]
-            if self.side_stream[inside].any():
+            if rank in self.tracks or self.side_stream[inside].any():
                 continue
             for column in np.unique(self.step[inside]).tolist():
                 here = inside[self.step[inside] == column]
@@ -286,7 +332,8 @@ class _TimelineBuilder:
         codes = self._place_codes
         issued, reached = self._issued(codes), self._reached(codes)
         rows_of = self._rows_of(codes)
-        for row in np.flatnonzero(self.after >= 0).tolist():
+        known = self._issue_by_progress(codes)
+        for row in np.flatnonzero((self.after >= 0) & ~known).tolist():
             before = int(self.after[row])
             rank, step = int(self.events.rank[row]), int(self.step[row])
             anchors = issued.get(int(codes[row]), {})
@@ -305,6 +352,41 @@ class _TimelineBuilder:
                 self.anchor[row], self.work[row] = self.anchor[before], self.work[before]
         self._sum_self_time()
         self._match_recorded_split()
+
+    def _issue_by_progress(self, codes: Ints) -> Bools:
+        """Queued events are issued where ranks that did not queue issued them: after as many kernels of the step.
+
+        Returns which events are settled by this.
+        """
+        aside = self.side_stream & ~self.is_end
+        settled = np.zeros(len(codes), dtype=np.bool_)
+        progress = np.full(len(codes), -1, dtype=np.int64)
+        for rank, rows in self._by_rank():
+            if rank in self.tracks:
+                track, here = self.tracks[rank], rows[aside[rows]]
+                begin = np.nan_to_num(self.bounds.start[rank], nan=float(self.begin[rank])).astype(np.int64)
+                progress[here] = track.progress(self.events.start[here]) - track.progress(begin)[self.step[here]]
+        usual = least_at(codes, progress, aside & (self.after < 0) & (progress >= 0))
+        for rank, rows in self._by_rank():
+            here = rows[aside[rows] & (self.after[rows] >= 0) & (usual[codes[rows]] >= 0)]
+            if rank in self.tracks and len(here):
+                self._issue(rank, rows, here, usual[codes[here]])
+                settled[here] = True
+        return settled
+
+    def _issue(self, rank: int, rows: Ints, queued: Ints, progress: Ints) -> None:
+        """Anchor queued events where the rank's kernels had come so far."""
+        track = self.tracks[rank]
+        begin = np.nan_to_num(self.bounds.start[rank], nan=float(self.begin[rank])).astype(np.int64)
+        at = track.reached(track.progress(begin)[self.step[queued]] + progress)
+        at = np.clip(at, begin[self.step[queued]], self.events.start[queued])
+        main = rows[~self.side_stream[rows]]
+        main = main[np.argsort(self.events.end[main], kind="stable")]
+        ends = self.events.end[main]
+        place = np.searchsorted(ends, at + INSIDE_NS, side="right") - 1
+        anchor = np.where(place >= 0, main[np.maximum(place, 0)], -1)
+        free = np.where(place >= 0, ends[np.maximum(place, 0)], self.begin[rank])
+        self.anchor[queued], self.work[queued] = anchor, np.maximum(0, at - free)
 
     def _anchor_at(self, row: int, rows_of: dict[tuple[int, int, int], int], place: int) -> int:
         """The event at this place of the program that had ended when the row began: in its step, or the end of the one before."""
@@ -390,22 +472,7 @@ class _TimelineBuilder:
 
     @cached_property
     def _place_codes(self) -> Ints:
-        """One number per (kind of operator, how many members, which group of that kind, which of them in this step).
-
-        The same on ranks that run one program, in whatever order its events came to start.
-        """
-        numbers: dict[object, int] = {}
-        group_key = np.array(
-            [numbers.setdefault(name, len(numbers)) for name in self.events.group_key.tolist()],
-            dtype=np.int64,
-        )
-        ops: dict[object, int] = {}
-        op = np.array([ops.setdefault(str(name), len(ops)) for name in self.events.op.tolist()], dtype=np.int64)
-        kind = _joint(op, self.events.members[self.events.instance])
-        kind_here = _joint(self.events.rank, kind)
-        group = _numbered(kind_here, _joint(kind_here, group_key))
-        turn = _turns(_joint(self.events.rank, self.step, kind, group))
-        return _joint(kind, group, turn)
+        return place_codes(self.events, self.step)
 
     def _sum_self_time(self) -> None:
         """own(i) = own(anchor) + overlap(anchor) + work(i); anchors come before their followers in row order."""
@@ -430,34 +497,3 @@ class _TimelineBuilder:
         at_end[self.events.rank[ends], self.step[ends] + 1] = self.self_time_until[ends]
         begin: Floats = at_end[self.events.rank, self.step]
         return begin
-
-
-def _joint(*columns: Ints) -> Ints:
-    """One number for each combination of values."""
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        code = np.unique(code * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
-    return code
-
-
-def _numbered(owner: Ints, item: Ints) -> Ints:
-    """The number of each item among those of its owner, in the order in which they first occur."""
-    _, first, which = np.unique(item, return_index=True, return_inverse=True)
-    order = np.lexsort((first, owner[first]))
-    owners = owner[first][order]
-    number = np.empty(len(order), dtype=np.int64)
-    number[order] = np.arange(len(order)) - np.searchsorted(owners, owners)
-    return number[which]
-
-
-def _turns(code: Ints) -> Ints:
-    """How often each value has occurred before.
-
-    >>> _turns(np.array([5, 7, 5, 5, 7])).tolist()
-    [0, 0, 1, 2, 1]
-    """
-    order = np.argsort(code, kind="stable")
-    ordered = code[order]
-    turn = np.empty(len(code), dtype=np.int64)
-    turn[order] = np.arange(len(code)) - np.searchsorted(ordered, ordered)
-    return turn

@@ -6,7 +6,6 @@ FEW_BYTES, and are at least FEWEST_LINKS:
 
     rate(l, k)      = bytes / ns of link l in messages of kind k
     reference(k)    = median rate of the fast half of the class: a fault makes links slower, never faster
-    noise(k)        = 1.4826 · MAD of the fast half / reference
 
 What people see of a link is one row, over all its kinds; traffic that cannot be compared counts as it is:
 
@@ -15,14 +14,11 @@ What people see of a link is one row, over all its kinds; traffic that cannot be
     reference       = bytes / expected
     ratio           = bandwidth / reference = expected / time
 
-    slow            = rate(l, k) < min(slow, 1 - 6 · noise(k)) · reference(k) for some kind, and so in most steps
-
-When a large part of a class is slow, the class is mixed, not broken. All of it is one query: a cluster has millions of links.
+All of it is one query: a cluster has millions of links. Which of them are at fault: metrics/link_model.py and the search in
+diagnosis/components.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from paceline.metrics.table import Source
 
@@ -48,7 +44,7 @@ _CLASSES = """
     ),
     kinds AS (
         SELECT transport, kind, size, src, dst, min("group") AS "group", sum(compared_bytes) AS bytes, sum(time) AS time,
-               list(compared_bytes / time) AS rates, sum(compared_bytes) / sum(time) AS rate
+               sum(compared_bytes) / sum(time) AS rate
         FROM traffic WHERE compared_bytes IS NOT NULL AND {chosen} GROUP BY transport, kind, size, src, dst
     ),
     medians AS (SELECT transport, kind, size, median(bytes) AS median_bytes FROM kinds GROUP BY ALL),
@@ -63,11 +59,9 @@ _CLASSES = """
         WHERE place > links // 2 AND links >= {fewest}
     ),
     classes AS (
-        SELECT transport, kind, size, any_value(reference) AS reference,
-               1.4826 * median(abs(rate - reference)) / any_value(reference) AS noise
-        FROM fast GROUP BY ALL
+        SELECT transport, kind, size, any_value(reference) AS reference FROM fast GROUP BY ALL
     ),
-    compared AS (SELECT alike.*, reference, noise FROM alike JOIN classes USING (transport, kind, size))
+    compared AS (SELECT alike.*, reference FROM alike JOIN classes USING (transport, kind, size))
 """
 
 _LINK_STEPS = """
@@ -106,45 +100,15 @@ def _classes(chosen: str) -> str:
     return _CLASSES.format(counts=_COUNTS, chosen=chosen, few=FEW_BYTES, fewest=FEWEST_LINKS)
 
 
-@dataclass(frozen=True)
-class SlowLink:
-    src: int
-    dst: int
-    transport: str
-    group: str | None
-    """Whose messages are slowest, compared with their class."""
-    bytes: float
-    bandwidth: float
-    """Bytes / ns = GB/s; over everything the link carries."""
-    reference: float
-
-    @property
-    def ratio(self) -> float:
-        return self.bandwidth / self.reference
-
-
-def has_links(run: Source) -> bool:
-    """Whether the recording tells which rank sent to which."""
-    return bool(run.sql(f"SELECT 1 FROM transfers WHERE {_COUNTS} LIMIT 1").fetchall())
-
-
-def links_below_class(run: Source, chosen: str, *, slow: float, often: float) -> list[SlowLink]:
-    """Every link that is slow in one of its classes, in this share of the steps; `slow` is the share it reaches at most."""
-    query = f"""
+def shown_link(run: Source, chosen: str, src: int, dst: int, transport: str) -> tuple[float, float] | None:
+    """GB/s of a link over everything it carries, and of its class; None where it has no class."""
+    rows = run.sql(
+        f"""
         {with_link_steps(chosen)},
-        slow AS (
-            SELECT *, least({slow!r}, 1 - 6 * noise) * reference AS least,
-                   len(list_filter(rates, lambda one: one < least)) / len(rates) AS often
-            FROM compared WHERE rate < least
-        ),
-        persistent AS (
-            SELECT src, dst, transport, "group", rate / reference AS share FROM slow WHERE often >= {often!r}
-            QUALIFY count(*) OVER (PARTITION BY transport, kind, size) <= greatest(1, links // 3)
-        ),
-        worst AS (SELECT src, dst, transport, arg_min("group", share) AS "group" FROM persistent GROUP BY ALL)
-        SELECT src, dst, transport, any_value(worst."group") AS "group", {LINK_COLUMNS}
-        FROM link_steps JOIN worst USING (src, dst, transport) WHERE scope = 'global' AND {chosen}
-        GROUP BY src, dst, transport ORDER BY transport, src, dst
-    """
-    rows = run.sql(f'SELECT src, dst, transport, "group", bytes, bandwidth, reference FROM ({query})').fetchall()
-    return [SlowLink(*row) for row in rows]
+        mine AS (SELECT * FROM link_steps WHERE scope = 'global' AND src = {src:d} AND dst = {dst:d} AND {chosen})
+        SELECT transport, bandwidth, reference FROM (SELECT transport, {LINK_COLUMNS} FROM mine GROUP BY transport)
+        """
+    )
+    found = {name: (bandwidth, reference) for name, bandwidth, reference in rows.fetchall()}
+    bandwidth, reference = found.get(transport, (None, None))
+    return None if bandwidth is None or reference is None else (float(bandwidth), float(reference))

@@ -75,8 +75,18 @@ class StepBounds:
                 missing = known & np.isnan(self.start[row])
                 self.start[row, missing] = (begin + before)[missing]
                 self.end[row, missing] = (begin + before + self.duration[row])[missing]
+            self._fit_durations(row)
             bare = np.isnan(self.start[row]) & np.isfinite(self.first[row])
             self.start[row, bare], self.end[row, bare] = self.first[row, bare], self.last[row, bare]
+
+    def _fit_durations(self, row: int) -> None:
+        """Profiler level 0: durations and how they divide, without any time of day. One after the other, from zero:
+        all differences are taken on the clock of one rank."""
+        known = ~np.isnan(self.duration[row]) & ~np.isnan(self.exposed[row])
+        if known.any() and np.isnan(self.start[row]).all() and not np.isfinite(self.first[row]).any():
+            end = np.cumsum(np.nan_to_num(self.duration[row]))
+            self.start[row, known] = (end - self.duration[row])[known]
+            self.end[row, known] = end[known]
 
     def _overlap_with_kernels(self, run: RunTables, events: CommEvents) -> None:
         """Where no tool worked it out: how much computing happened during each step's communication."""

@@ -13,7 +13,7 @@ Per rank and step, everything in ns; computing is forward/backward where a recor
     waiting   = bubble + (exposed as recorded - bubble) · share
     exposed   = exposed as recorded - waiting: communication that nothing covers, while data moves
     data      = input wait
-    free      = unused - input wait
+    free      = unused - input wait; nothing, and all of it compute, where the recording says only how long steps were
 
 The mean of a rank is the mean of each part over the steps that count, so its parts add up too.
 """
@@ -35,19 +35,24 @@ PARTS = ("compute", "overlapped", "exposed", "waiting", "tail", "free", "data")
 """Add up to the duration."""
 FEWEST_STEPS = 2
 """Fewer steps that all ranks share say less than more that some ranks did not record."""
+EMPTY = 0.01
 NO_STEP = -1
 """Stands for the step of rows that belong to none."""
 
 
-def steady_steps(steps: Ints) -> Ints:
+def steady_steps(steps: Ints, whole: NDArray[np.bool_] | None = None) -> Ints:
     """The steps that count in every mean and comparison, from one entry per rank and recorded step.
 
-    Those that as many ranks recorded as any: where a rank did not record a step, the others' waiting for it looks like a
-    slow transfer. All steps where fewer than FEWEST_STEPS remain.
+    Those that were recorded whole (see `recorded_whole`) by as many ranks as any: where a rank did not record a step, the
+    others' waiting for it looks like a slow transfer. All whole steps where fewer than FEWEST_STEPS remain.
 
     >>> steady_steps(np.array([1, 2, 3, 2, 3])).tolist()
     [2, 3]
+    >>> steady_steps(np.array([1, 2, 3]), np.array([False, True, True])).tolist()
+    [2, 3]
     """
+    if whole is not None and whole.any():
+        steps = steps[whole]
     numbers, ranks = np.unique(steps, return_counts=True)
     shared = numbers[ranks == ranks.max(initial=0)]
     return shared if len(shared) >= FEWEST_STEPS else numbers
@@ -80,6 +85,24 @@ class StepRows:
     data_wait: Floats
     preparing: Floats
     free: Floats
+
+
+def recorded_whole(rows: StepRows) -> NDArray[np.bool_]:
+    """Whether a row is a whole step of training: not empty, and not a first step whose begin the profiler missed.
+
+    empty          shorter than EMPTY of the median step: a marker at the end of the recording
+    begin missed   of all its steps, in phases, only a rank's first has no input wait: the recording begins with its first
+                   operator, and graphs are compiled and communicators opened in it
+    """
+    durations = rows.duration[rows.duration > 0]
+    whole: NDArray[np.bool_] = rows.duration > EMPTY * (np.median(durations) if len(durations) else 0.0)
+    missed = np.isnan(rows.data_wait)
+    for rank in np.unique(rows.rank[missed]).tolist():
+        mine = np.flatnonzero((rows.rank == rank) & (rows.step != NO_STEP))
+        phases = not np.isnan(rows.forward_backward[mine[:1]]).any()
+        if len(mine) > 1 and phases and missed[mine[0]] and not missed[mine[1:]].any():
+            whole[mine[0]] = False
+    return whole
 
 
 COLUMNS = tuple(name for name in StepRows.__dataclass_fields__ if name not in ("rank", "step"))
@@ -116,15 +139,18 @@ def step_parts(rows: StepRows, waiting_share: Floats | None = None) -> dict[str,
     data = np.nan_to_num(input_wait(rows))
     idle = np.minimum(data, unused)
     twice = np.minimum(data - idle, computing - overlapped)
+    # Nothing is known of how the device spent the step (it was not recorded): that is not called idle.
+    unknown = np.isnan(rows.computing) & np.isnan(rows.forward_backward) & np.isnan(rows.exposed) & np.isnan(rows.free)
+    unsplit = np.where(unknown, unused - idle, 0.0)
     bubble = np.minimum(np.nan_to_num(rows.bubble), exposed)
     waiting = bubble + (exposed - bubble) * (0.0 if waiting_share is None else np.nan_to_num(waiting_share))
     return {
-        "compute": computing - overlapped - twice,
+        "compute": computing - overlapped - twice + unsplit,
         "overlapped": overlapped,
         "exposed": exposed - waiting,
         "waiting": waiting,
         "tail": tail,
-        "free": unused - idle,
+        "free": unused - idle - unsplit,
         "data": idle + twice,
         "bubble": bubble,
     }

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from paceline.core.errors import PacelineError, UsageError
+from paceline.core.scratch_directory import scratch_directory
 
 
 @contextmanager
@@ -19,14 +18,13 @@ def new_directory(target: Path) -> Iterator[Path]:
         raise UsageError(f"{target}: already exists", hint="give a new directory with --output")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        opened = ExitStack()
+        scratch = opened.enter_context(scratch_directory(target.parent, before=f".{target.name}."))
     except OSError as error:
         raise PacelineError(f"{target}: cannot be written: {error.strerror}") from error
-    try:
+    with opened:
         yield scratch
         scratch.chmod(0o755)
         if target.exists():
             target.rmdir()
         os.replace(scratch, target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)

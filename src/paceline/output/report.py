@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 import msgspec
 
@@ -45,7 +45,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag=SCHEMA, tag_field="s
 def report_document(data: ReportData, language: Language) -> Report:
     return Report(
         version=__version__,
-        written=datetime.now(UTC).isoformat(timespec="seconds"),
+        written=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         language=language,
         source=data.source,
         formats=tuple(data.formats),

@@ -42,7 +42,7 @@ def report_data(
     diagnoses: Mapping[Language, Diagnosis],
     *,
     nominal: Mapping[str, float] | None = None,
-    capacity_for: Callable[[int], int] | None = None,
+    capacity_for: Callable[[int], int | None] | None = None,
 ) -> ReportData:
     """Gather the report of a run.
 
@@ -71,7 +71,7 @@ def report_data(
 
 
 def _tables(
-    run: Run, steps: tuple[int, ...], links: LinkTables, capacity_for: Callable[[int], int] | None
+    run: Run, steps: tuple[int, ...], links: LinkTables, capacity_for: Callable[[int], int | None] | None
 ) -> dict[str, Table]:
     performance = rank_performance(run, steps or None)
     chosen, ranks = step_condition(steps), performance.ranks.tolist()

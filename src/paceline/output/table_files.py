@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import msgspec
 
 from paceline.core.i18n import text
-from paceline.core.text_encoding import printable
+from paceline.core.text_encoding import CONTROLS, FORMULA, HIDDEN, printable
 from paceline.output.json_text import indented_json
 from paceline.output.new_directory import new_directory
 from paceline.output.rank_filter import rank_condition, table_condition
@@ -47,12 +48,25 @@ def export_tables(run: Run, target: Path, kind: str, *, ranks: str | None = None
             if not count:
                 continue
             path = str(scratch / f"{name}.{kind}")
-            rows.write_parquet(path, compression="zstd") if kind == "parquet" else rows.write_csv(path)
+            if kind == "parquet":
+                rows.write_parquet(path, compression="zstd")
+            else:
+                _without_formulas(rows).write_csv(path)
             written[name] = count
         # Warnings of the readers are in no table, and still hold for what was read.
         index = TableIndex(tables=written, warnings=tuple(_file_warning(each) for each in run.file_warnings))
         (scratch / "paceline.json").write_text(indented_json(index), encoding="utf-8")
     return written
+
+
+def _without_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Texts as `spreadsheet_cell` makes them, by DuckDB: tables may have millions of rows."""
+    shown = []
+    for name, kind in zip(rows.columns, rows.types, strict=True):
+        safe = f"regexp_replace(\"{name}\", '{CONTROLS}', '{HIDDEN}', 'g')"
+        quote = f"if(regexp_matches(\"{name}\", '{FORMULA}'), chr(39), '')"
+        shown.append(f'{quote} || {safe} AS "{name}"' if str(kind) == "VARCHAR" else f'"{name}"')
+    return rows.project(", ".join(shown))
 
 
 def _file_warning(warning: ReadWarning) -> FileWarning:

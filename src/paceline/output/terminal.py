@@ -6,11 +6,11 @@ import sys
 from collections.abc import Mapping
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.markup import escape
 
 from paceline.core.i18n import Language, text
-from paceline.diagnosis.finding import Diagnosis, Evidence, Finding, Gain, RunFacts
+from paceline.diagnosis.finding import Diagnosis, Evidence, Finding, Gain, ReplayCheck, RunFacts, StudyNumbers
+from paceline.output.console import Console
 
 _COLOURS = {
     "compute": "blue",
@@ -22,6 +22,7 @@ _COLOURS = {
     "data": "magenta",
 }
 _MOST_WARNINGS = 5
+_MOST_WORKERS = 4
 _MIN_GAIN_PERCENT = 0.1
 _LABEL_CELLS = 10
 _BAR_CELLS = 40
@@ -33,10 +34,7 @@ def print_diagnosis(
 ) -> None:
     """`shares` is the part of a step that each kind of time takes, see metrics/steps.py."""
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    # "+ 0.0": rounding leaves a minus before zero otherwise
-    residual = f"{round(diagnosis.replay.residual_percent, 1) + 0.0:+.1f}"
-    error = _word("replay_error", language, percent=residual)
-    console.print(f"\n  {_head(diagnosis.run, language)}   [dim]{error}[/]\n")
+    console.print(f"\n  {_head(diagnosis.run, language)}   [dim]{prediction_error(diagnosis.replay, language)}[/]\n")
     if not diagnosis.findings:
         console.print(f"  {_word('healthy', language)}\n")
     shown = diagnosis.findings[: top or None]
@@ -44,9 +42,22 @@ def print_diagnosis(
         _print_finding(console, number, finding, language)
     if len(shown) < len(diagnosis.findings):
         console.print(f"  [dim]{_word('more_findings', language, n=len(diagnosis.findings) - len(shown))}[/]\n")
+    if diagnosis.study:
+        _print_study(console, diagnosis.study, language)
     if shares:
         _print_shares(console, shares, language)
     _print_warnings(console, diagnosis.run.warnings, language)
+
+
+def prediction_error(check: ReplayCheck, language: Language) -> str:
+    """How well steps were predicted from each other, and of what the model was built where that is coarse."""
+    error = check.prediction_error_percent
+    shown = (
+        _word("prediction_unknown", language)
+        if error is None
+        else _word("prediction_error", language, percent=f"{error:.1f}")
+    )
+    return f"{shown} · {_word('coarse', language)}" if check.level == "collectives" else shown
 
 
 def evidence_line(evidence: tuple[Evidence, ...], language: Language) -> str:
@@ -88,6 +99,8 @@ def _print_finding(console: Console, number: int, finding: Finding, language: La
         console.print(f"     {gain_line(finding.gain, language)}", style="green")
     evidence = escape(evidence_line(finding.evidence, language))
     console.print(f"     {_label('evidence', language)}{evidence}", soft_wrap=True)
+    for doubt in finding.doubts[:1]:
+        console.print(f"     {_label('doubt', language)}{escape(doubt)}", soft_wrap=True)
     console.print(f"     {_label('advice', language)}{escape(finding.advice[0])}", soft_wrap=True)
     if finding.see.startswith("kb/"):
         console.print(f"{'':{5 + _LABEL_CELLS}}[dim]{_word('details', language, id=finding.id)}[/]")
@@ -104,6 +117,19 @@ def gain_line(gain: Gain, language: Language) -> str:
         speedup="?" if gain.speedup is None else f"{gain.speedup:.2f}",
         percent=f"{gain.percent:.1f}",
     )
+
+
+def _print_study(console: Console, study: StudyNumbers, language: Language) -> None:
+    """The straggler study's own numbers, and the workers that could cause most."""
+    shares = {"workers": study.worst_workers_share, "stage": study.last_stage_share}
+    known = {name: "?" if share is None else f"{100 * share:.1f}" for name, share in shares.items()}
+    times = {"now": f"{study.step_ms:,.1f}", "ideal": f"{study.ideal_ms:,.1f}", "slowdown": f"{study.slowdown:.3f}"}
+    console.print(f"  {_label('study', language)}{_word('study_numbers', language, **times, **known)}", soft_wrap=True)
+    worst = (
+        _word("study_worker", language, rank=w.rank, stage=w.stage, replica=w.replica, slowdown=f"{w.slowdown:.3f}")
+        for w in study.workers[:_MOST_WORKERS]
+    )
+    console.print(f"{'':{2 + _LABEL_CELLS}}{_word('study_workers', language)} {' · '.join(worst)}\n", soft_wrap=True)
 
 
 def _print_shares(console: Console, shares: Mapping[str, float], language: Language) -> None:

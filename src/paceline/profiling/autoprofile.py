@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from paceline.profiling.callback_adapter import TrainingCallback, with_callback_base
 from paceline.profiling.output_files import RecordingSpec
@@ -28,14 +28,41 @@ if TYPE_CHECKING:
     from paceline.profiling.environment_options import EnvironmentOptions
 
 
+FRAMEWORKS = ("mindspore", "torch")
+
+
 def profile_on_import(options: EnvironmentOptions) -> None:
     """Start now if a framework is imported, else when it is."""
-    wanted = ("mindspore", "torch") if options.backend == "auto" else (options.backend,)
-    loaded = next((name for name in wanted if name in sys.modules), None)
+    wanted = FRAMEWORKS if options.backend == "auto" else (options.backend,)
+    when_imported(wanted, lambda name: _begin(name, options))
+
+
+def when_imported(names: Sequence[str], then: Callable[[str], None]) -> None:
+    """Call `then` with the first of the modules that is, or will be, imported."""
+    loaded = next((name for name in names if name in sys.modules), None)
     if loaded:
-        _begin(loaded, options)
+        then(loaded)
     else:
-        sys.meta_path.insert(0, _ImportHook(wanted, lambda name: _begin(name, options)))
+        sys.meta_path.insert(0, _ImportHook(names, then))
+
+
+class CountedRun(Protocol):
+    """What is told about the steps of a process."""
+
+    in_model_train: bool
+
+    def step(self) -> None: ...
+
+    def begin_step(self, number: int) -> None: ...
+
+    def end_step(self, number: int) -> None: ...
+
+
+def count_steps(framework: str, run: CountedRun) -> None:
+    if framework == "torch":
+        _count_torch_steps(run)
+    else:
+        _count_mindspore_steps(run)
 
 
 class _ImportHook(importlib.abc.MetaPathFinder):
@@ -70,10 +97,7 @@ def _begin(framework: str, options: EnvironmentOptions) -> None:
     if options.ranks is not None and identity.rank not in options.ranks:
         return
     run = AutoProfileRun(framework, options)
-    if framework == "torch":
-        _count_torch_steps(run)
-    else:
-        _count_mindspore_steps(run)
+    count_steps(framework, run)
     atexit.register(run.stop)
     run.begin_step(1)
 
@@ -120,7 +144,7 @@ class AutoProfileRun(TrainingCallback):
         return RecordingSpec(Path(options.output_path).absolute(), options, identify())
 
 
-def _count_torch_steps(run: AutoProfileRun) -> None:
+def _count_torch_steps(run: CountedRun) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     counted: list[object] = []
@@ -134,7 +158,7 @@ def _count_torch_steps(run: AutoProfileRun) -> None:
     register_optimizer_step_post_hook(stepped)
 
 
-def _count_mindspore_steps(run: AutoProfileRun) -> None:
+def _count_mindspore_steps(run: CountedRun) -> None:
     from mindspore.train import Model
 
     from mindspore import nn
@@ -155,7 +179,7 @@ def _count_mindspore_steps(run: AutoProfileRun) -> None:
     nn.Optimizer.__call__ = called
 
 
-def _with_callback(train: Callable[..., Any], run: AutoProfileRun) -> Callable[..., Any]:
+def _with_callback(train: Callable[..., Any], run: CountedRun) -> Callable[..., Any]:
     """Model.train with one more callback, which counts the steps."""
 
     @functools.wraps(train)
@@ -174,7 +198,7 @@ def _with_callback(train: Callable[..., Any], run: AutoProfileRun) -> Callable[.
 
 
 class _StepCounter(TrainingCallback):
-    def __init__(self, run: AutoProfileRun) -> None:
+    def __init__(self, run: CountedRun) -> None:
         self._run = run
 
     def begin_step(self, number: int) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from paceline.profiling.autorecord import RECORD_VARIABLE, record_on_import
 from paceline.profiling.environment_options import TAKEN_OVER, VARIABLE, read_options, variable_for_mindspore
 
 _LAUNCHERS = (
@@ -23,6 +24,7 @@ _OUR_LAUNCHERS = (["run-profiled"], ["launch"], ["profile"])
 
 def start_from_environment() -> None:
     """Once per process: report mistakes in the variable, and wait for the framework to be imported."""
+    _start_recording()
     text = os.environ.get(TAKEN_OVER) or os.environ.get(VARIABLE)
     if not text or _started or not _is_training():
         return
@@ -42,17 +44,35 @@ def start_from_environment() -> None:
     profile_on_import(options)
 
 
+def _start_recording() -> None:
+    directory = os.environ.get(RECORD_VARIABLE)
+    if directory and not _recording and _is_training():
+        _recording.append(True)
+        record_on_import(directory)
+
+
 _started: list[bool] = []
+_recording: list[bool] = []
 
 
 def _is_training() -> bool:
     """False in launchers, which import torch but do not train, and in workers of a data loader."""
-    words = sys.orig_argv[1:]
+    words = _command_line()[1:]
     launches = any(Path(word).name in _LAUNCHERS for word in words[:4])
     paceline_launches = any(
         Path(word).name == "paceline" and words[at + 1 : at + 2] in _OUR_LAUNCHERS for at, word in enumerate(words)
     )
     return not launches and not paceline_launches and not any("multiprocessing" in word for word in words)
+
+
+def _command_line() -> list[str]:
+    """The command line of this process, with the options of Python itself."""
+    if sys.version_info >= (3, 10):
+        return sys.orig_argv
+    try:
+        return Path("/proc/self/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return [sys.executable, *sys.argv]  # not Linux
 
 
 def _print(text: str) -> None:

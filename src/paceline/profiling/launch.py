@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 from paceline.core.errors import PacelineError
+from paceline.core.scratch_directory import scratch_directory
 from paceline.profiling.environment_options import TAKEN_OVER, VARIABLE
 
 _PACKAGE = Path(__file__).parents[1]
@@ -21,8 +21,8 @@ _STARTUP = Path(__file__).with_name("startup") / "sitecustomize.py"
 
 def run(command: Sequence[str], options: str) -> int:
     """Run it with `options` (JSON); returns its exit code, 128 + n if signal n ended it."""
-    with tempfile.TemporaryDirectory(prefix="paceline-profiled-") as directory:
-        environment = _environment(Path(directory), options)
+    with scratch_directory() as directory:
+        environment = _environment(directory, options)
         try:
             child = subprocess.Popen(list(command), env=environment)
         except OSError as error:
@@ -34,15 +34,16 @@ def run(command: Sequence[str], options: str) -> int:
 
 def _environment(directory: Path, options: str) -> dict[str, str]:
     """PYTHONPATH with our sitecustomize and this Paceline, also for a Python of another environment."""
+    environment = {name: value for name, value in os.environ.items() if name != TAKEN_OVER}
+    return {**environment, VARIABLE: options, **startup_path(directory)}
+
+
+def startup_path(directory: Path) -> dict[str, str]:
+    """PYTHONPATH with our sitecustomize in `directory`."""
     shutil.copy(_STARTUP, directory / "sitecustomize.py")
     (directory / "paceline").symlink_to(_PACKAGE)
     path = os.environ.get("PYTHONPATH")
-    environment = {name: value for name, value in os.environ.items() if name != TAKEN_OVER}
-    return {
-        **environment,
-        VARIABLE: options,
-        "PYTHONPATH": f"{directory}{os.pathsep}{path}" if path else str(directory),
-    }
+    return {"PYTHONPATH": f"{directory}{os.pathsep}{path}" if path else str(directory)}
 
 
 @contextmanager

@@ -11,13 +11,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Callable, Optional, Type
 
 from paceline.recorder.recording_state import RecorderControl
 
-_ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
+_ExceptHook = Callable[[Type[BaseException], BaseException, Optional[TracebackType]], Any]
 
 
 class ExitHooks:

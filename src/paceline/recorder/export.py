@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict
 
 FOLDER = "ASCEND_PROFILER_OUTPUT"
 _HEADER = (
@@ -33,7 +33,7 @@ _HCCL = {
     "send_receive": "batchSendRecv",
 }
 _PEER_TO_PEER = ("send", "receive", "send_receive")
-LogRecord = dict[str, Any]
+LogRecord = Dict[str, Any]
 """A line of the log; recorder/step.py describes its fields."""
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Tuple, TypeVar
 
 from paceline.core.errors import UsageError
 from paceline.recorder import hooks
@@ -41,7 +41,7 @@ FLUSH_TIMEOUT = 5.0
 """Seconds a flush waits for another flush in progress, e.g. on a file system that hangs."""
 
 Batch = TypeVar("Batch")
-GroupMembers = tuple[tuple[int, ...], str]
+GroupMembers = Tuple[Tuple[int, ...], str]
 """Global ranks, and the framework's name of the group."""
 
 

@@ -102,7 +102,7 @@ class TorchHooks:
                 if isinstance(each, dist.P2POp)
             ]
             works = original(p2p_op_list)
-            for collective, work in zip(collectives, works, strict=False):
+            for collective, work in zip(collectives, works):
                 patches.add_pending(work, collective)
             return works
 

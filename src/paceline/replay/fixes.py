@@ -87,6 +87,8 @@ def without_jitter(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ..
     work, overlap = costs.work.copy(), costs.overlap.copy()
     for ranks in classes:
         rows = np.flatnonzero(np.isin(line.events.rank, ranks))
+        if not len(rows):
+            continue  # ranks of which only durations were recorded
         rows = rows[np.argsort(line.place[rows], kind="stable")]
         for here in np.split(rows, np.flatnonzero(np.diff(line.place[rows])) + 1):
             for values in (work, overlap):

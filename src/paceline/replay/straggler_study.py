@@ -30,7 +30,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.operation_graph import Operation, OperationGraph, over_replicas, read_operation_graph
+from paceline.metrics.operation_graph import Operation, OperationGraph, cached_operation_graph, over_replicas
 from paceline.run.run import Run
 
 Floats = NDArray[np.float64]
@@ -97,9 +97,10 @@ class StragglerStudy(OperationGraph):
         return scores
 
     def explained(self, workers: NDArray[np.bool_]) -> float:
-        """M of these workers, stages × replicas."""
+        """M of these workers, stages × replicas; nan where nothing is lost."""
         without = float(self.replay(self._mixed(self.costs, self.ideal, workers)).mean())
-        return (self.time - without) / (self.time - self.ideal_time)
+        lost = self.time - self.ideal_time
+        return (self.time - without) / lost if lost else math.nan
 
     @cached_property
     def costs(self) -> Costs:
@@ -162,5 +163,5 @@ class StragglerStudy(OperationGraph):
 
 def straggler_study(run: Run) -> StragglerStudy:
     """The study of a run whose operations have the study's names (format osdi-straggler)."""
-    graph = read_operation_graph(run)
+    graph = cached_operation_graph(run)
     return StragglerStudy(graph.operations, graph.steps)

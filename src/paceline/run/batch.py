@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from paceline.core.errors import FormatError, PacelineError
 from paceline.core.schema import TABLES, TableSchema
 from paceline.formats.base import Values
-from paceline.run.read_warning import ReadWarning
+from paceline.run.evidence.gap import is_core
+from paceline.run.read_warning import GapKind, ReadWarning
 from paceline.run.store_file_names import file_name
 from paceline.storage.file_tree import Tree
 
@@ -34,6 +35,8 @@ LARGE_SECTION = 4 << 20
 """Bytes; query results of larger sections get Parquet files of their own."""
 
 ColumnChunk = dict[str, NDArray[Any]]
+_VALID = "valid:"
+"""Before the name of a column: whether its values are known."""
 
 
 class StoreWriteError(PacelineError):
@@ -110,8 +113,9 @@ class BatchSink:
         self._queried.add(table)
         return self._affected(f"INSERT INTO {_stored(table)} BY NAME {rows}", parameters)
 
-    def warn(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:
-        self.warnings.append(ReadWarning(self.rank, self._relative(file), message, line))
+    def warn(self, message: str, *, file: Path | None = None, line: int | None = None, kind: GapKind = "odd") -> None:
+        core = is_core(self.wanted)
+        self.warnings.append(ReadWarning(self.rank, self._relative(file), message, line, kind=kind, core=core))
 
     # -- one section -------------------------------------------------------------------------------------------------
 
@@ -139,7 +143,10 @@ class BatchSink:
             self._written.remove(written)
         line = error.line if isinstance(error, FormatError) else None
         where = (error.file if isinstance(error, FormatError) else None) or file
-        self.warnings = [ReadWarning(self.rank, self._relative(where), describe_error(error), line, lost=True)]
+        core = is_core(self.wanted)
+        self.warnings = [
+            ReadWarning(self.rank, self._relative(where), describe_error(error), line, lost=True, core=core)
+        ]
 
     # -- the end of the batch ----------------------------------------------------------------------------------------
 
@@ -187,10 +194,10 @@ class BatchSink:
         if not chunks:
             return
         self._create(TABLES[table])
-        staged = _joined(chunks)
+        staged = _with_validity(_joined(chunks))
         self.connection.register("staged", staged)
-        names = ", ".join(_quoted(name) for name in staged)
-        self.connection.execute(f"INSERT INTO {_stored(table)} BY NAME SELECT {names} FROM staged")
+        chosen = ", ".join(_staged_column(name, staged) for name in staged if not name.startswith(_VALID))
+        self.connection.execute(f"INSERT INTO {_stored(table)} BY NAME SELECT {chosen} FROM staged")
         self.connection.unregister("staged")
 
     def _create(self, table: TableSchema) -> None:
@@ -276,6 +283,22 @@ def _joined(chunks: list[ColumnChunk]) -> ColumnChunk:
     """Chunks of one table concatenated; a column that a chunk lacks is null there."""
     names = {name: chunk[name].dtype for chunk in chunks for name in chunk}
     return {name: _concatenated([_column(chunk, name, kind) for chunk in chunks]) for name, kind in names.items()}
+
+
+def _with_validity(columns: ColumnChunk) -> ColumnChunk:
+    """A masked column as values and validity: DuckDB before 2.0 ignores the masks of NumPy."""
+    found: ColumnChunk = {}
+    for name, values in columns.items():
+        found[name] = np.ma.getdata(values)
+        if isinstance(values, np.ma.MaskedArray):
+            found[_VALID + name] = ~np.ma.getmaskarray(values)
+    return found
+
+
+def _staged_column(name: str, staged: ColumnChunk) -> str:
+    if _VALID + name not in staged:
+        return _quoted(name)
+    return f"CASE WHEN {_quoted(_VALID + name)} THEN {_quoted(name)} END AS {_quoted(name)}"
 
 
 def _column(chunk: ColumnChunk, name: str, kind: np.dtype[Any]) -> NDArray[Any]:

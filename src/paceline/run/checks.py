@@ -1,4 +1,4 @@
-"""Checks of a run as a whole: missing ranks, ragged steps, clocks that could not be aligned."""
+"""Checks of a run as a whole: missing ranks, ragged steps, clocks that could not be aligned, and what cannot be true."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _MOST_NAMED = 8
 
 
 def check_run(connection: duckdb.DuckDBPyConnection, *, steps: bool) -> list[ReadWarning]:
-    warnings = _missing_ranks(connection) + _unaligned(connection)
-    return warnings + (_ragged_steps(connection) if steps else [])
+    warnings = _missing_ranks(connection) + _unaligned(connection) + _impossible_bandwidth(connection)
+    return warnings + (_ragged_steps(connection) + _parts_longer_than_the_whole(connection) if steps else [])
 
 
 def _missing_ranks(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
@@ -66,6 +66,58 @@ def _ragged_steps(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
             None,
             f"steps are ragged: {_some([row[0] for row in rows])} recorded {count} steps ({low}–{high}), "
             f"the others {common} ({common_low}–{common_high}); steps that all have are compared",
+        )
+    ]
+
+
+FASTEST_LINK = {"RDMA": 100.0, "PCIE": 128.0, "HCCS": 400.0, "SIO": 400.0, "SDMA": 400.0}
+"""GB/s that no link of this kind reaches; local copies are memory traffic and have no such bound."""
+PARTS_TOLERANCE = 0.02
+"""Rounding and edges: computing + exposed may exceed the duration by this share."""
+
+
+def _impossible_bandwidth(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
+    """Transfers faster than any link of their kind: their times or sizes are wrong."""
+    rows = connection.execute(
+        """
+        SELECT transport, count(*), max(bytes / duration), limits.fastest
+        FROM raw.transfers JOIN {limits} USING (transport)
+        WHERE src <> dst AND duration > 0 AND bytes / duration > limits.fastest
+        GROUP BY transport, limits.fastest ORDER BY transport
+        """.format(limits=f"(VALUES {_limits()}) AS limits(transport, fastest)")
+    ).fetchall()
+    return [
+        ReadWarning(
+            None,
+            None,
+            f"{count:,} transfers over {transport} at up to {fastest:,.0f} GB/s: no such link carries more than "
+            f"{limit:,.0f} GB/s; their times or sizes are wrong, and bandwidths that contain them too",
+        )
+        for transport, count, fastest, limit in rows
+    ]
+
+
+def _limits() -> str:
+    return ", ".join(f"('{transport}', {limit!r})" for transport, limit in FASTEST_LINK.items())
+
+
+def _parts_longer_than_the_whole(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
+    """Steps whose parts add up to more than their duration."""
+    [(count, most)] = connection.execute(
+        """
+        SELECT count(*), max((computing + exposed) / duration) FROM raw.steps
+        WHERE duration > 0 AND computing + exposed > ? * duration
+        """,
+        [1 + PARTS_TOLERANCE],
+    ).fetchall()
+    if not count:
+        return []
+    return [
+        ReadWarning(
+            None,
+            None,
+            f"computing and exposed communication of {count:,} steps are up to {100 * most:.0f} % of their duration: "
+            "the recording contradicts itself",
         )
     ]
 

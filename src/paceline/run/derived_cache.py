@@ -1,6 +1,6 @@
 """Cache of what is derived from the collectives of a store: clock offsets and inferred groups.
 
-store/derived/clock-KEY.parquet, inferred-KEY.parquet      KEY: hash of the stored files they are derived from
+store/derived/{clock,inferred,kinds}-KEY.parquet      KEY: hash of the stored files they are derived from
 """
 
 from __future__ import annotations
@@ -8,22 +8,23 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import duckdb
 
-VERSION = 3
-"""Raise it when results of run/clock.py or run/groups.py change."""
-NAMES = ("clock", "inferred")
+VERSION = 4
+"""Raise it when results of run/derivation.py change."""
+NAMES = ("clock", "inferred", "kinds")
 
 
 class DerivedCache:
-    """Tables derived from one state of the collectives; `collectives` is the SELECT that reads them."""
+    """Tables derived from one state of the stored tables; `scans` are the SELECTs that read them."""
 
-    def __init__(self, store: Path, collectives: str | None) -> None:
+    def __init__(self, store: Path, scans: Sequence[str | None]) -> None:
         self._directory = store / "derived"
-        self._key = hashlib.sha256(f"{VERSION} {collectives}".encode()).hexdigest()[:16]
+        self._key = hashlib.sha256(f"{VERSION} {scans}".encode()).hexdigest()[:16]
 
     def load(self, connection: duckdb.DuckDBPyConnection) -> bool:
         """Create the tables from their files; False if a file is missing or unreadable."""

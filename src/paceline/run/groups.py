@@ -1,34 +1,57 @@
 """Inference of communication groups that the recording does not name, from collectives that end together.
 
 Old formats name graph operators ("AllReduce-op12") but no communicator, and ranks of different groups run operators of
-the same name. On one clock, members of a communicator end within microseconds of each other. Operators of one kind that
-move the same number of bytes are one family and share a partition of the ranks: each operator of the family votes for
-the partition that its ends show, and the most frequent one is used. Coincidences are outvoted.
+the same name. Where links do not tell the groups (run/group_structure.py), ends do: on one clock, members of a communicator end
+soon after each other, in a ring within the time of one message. Operators of one kind that move the same number of bytes are
+one family and share a partition of the ranks: each operator of the family votes for the partition that its ends show, and the
+most frequent one is used. Coincidences are outvoted.
+
+How soon is learnt from the data: the closest tolerance that gives groups of equal size. Nobody leaves a collective before the
+last member arrives; ranks for which that does not hold are no group, and a rank alone is none either: unknown stays unknown.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from itertools import groupby
 
 import duckdb
 
 TOGETHER_NS = 6_000
-"""Members' ends agree within this on an aligned clock."""
+"""Members' ends agree within this on an aligned clock, if nothing staggers them."""
 CLOSER_NS = (3_000, 1_500, 700, 300, 0)
+FURTHER_NS = (20_000, 60_000, 200_000, 600_000)
+"""Members of a ring end one message after each other."""
+CLOCK_NS = 50_000
+"""How exact an aligned clock is taken to be."""
 MOST_VOTERS = 60
+MOST_SURE = 0.8
+"""Confidence in groups that all operators of a family show: ends can coincide."""
 SAME_SIZE = 1.3
 """Members of one collective record nearly the same bytes; above this ratio they are different collectives."""
 
 Partition = tuple[tuple[int, ...], ...]
 Family = tuple[str, int, tuple[int, ...]]
 
+
+@dataclass(frozen=True)
+class EndsGroup:
+    """An operator (by name) on one rank belongs to the group of these ranks."""
+
+    name: str
+    rank: int
+    ranks: tuple[int, ...]
+    confidence: float
+
+
 _ENDS = """
     SELECT op, name, coalesce(step, -1) AS step, sequence,
-           list([start + duration - coalesce(clock_offset, 0), rank, coalesce(bytes, -1)] ORDER BY start + duration)
+           list([start + duration - coalesce(clock_offset, 0), rank, coalesce(bytes, -1), duration] ORDER BY start + duration)
     FROM (
         FROM raw.collectives
-        WHERE "group" IS NULL AND sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
+        WHERE "group" IS NULL AND (name, rank) NOT IN (SELECT (name, rank) FROM inferred)
+          AND sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
           AND op NOT IN ('send', 'receive', 'send_receive')
         QUALIFY count(*) OVER (PARTITION BY name, step, sequence, rank) = 1
     ) LEFT JOIN clock USING (rank)
@@ -36,8 +59,8 @@ _ENDS = """
 """
 
 
-def infer_groups(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, int, str]]:
-    """(operator name, rank, group) of collectives whose communicator is not recorded."""
+def infer_groups(connection: duckdb.DuckDBPyConnection) -> list[EndsGroup]:
+    """Groups of collectives whose communicator neither is recorded nor told by links."""
     votes: dict[Family, Counter[Partition]] = defaultdict(Counter)
     names: dict[Family, list[str]] = defaultdict(list)
     rows = connection.execute(_ENDS).fetchall()
@@ -52,10 +75,28 @@ def infer_groups(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, int, 
     elected = _completed_partitions({family: _elected(counter) for family, counter in votes.items()}, names)
     found = []
     for family, partition in elected.items():
+        agreed = _share(votes[family], partition)
         for block in partition:
-            group = "inferred:" + ",".join(map(str, block))
-            found += [(name, rank, group) for name in names[family] for rank in block if rank in family[2]]
+            if len(block) > 1:
+                confidence = round(MOST_SURE * agreed, 3)
+                found += [
+                    EndsGroup(name, rank, block, confidence)
+                    for name in names[family]
+                    for rank in block
+                    if rank in family[2]
+                ]
     return found
+
+
+def _share(votes: Counter[Partition], partition: Partition) -> float:
+    """The share of operators that voted for a partition, or for parts of it."""
+    blocks = [set(block) for block in partition]
+    part = sum(
+        count
+        for one, count in votes.items()
+        if any(len(block) > 1 for block in one) and all(any(set(block) <= whole for whole in blocks) for block in one)
+    )
+    return part / max(1, votes.total())
 
 
 def _completed_partitions(elected: dict[Family, Partition], names: dict[Family, list[str]]) -> dict[Family, Partition]:
@@ -100,7 +141,7 @@ def _alike(executions: list[list[list[int]]]) -> list[tuple[int, tuple[int, ...]
     """
     most: dict[int, int] = defaultdict(int)
     for ends in executions:
-        for _, rank, size in ends:
+        for _, rank, size, _ in ends:
             most[rank] = max(most[rank], size)
     classes: list[tuple[int, list[int]]] = []
     for rank, size in sorted(most.items(), key=lambda entry: (entry[1], entry[0])):
@@ -114,15 +155,34 @@ def _partition(executions: list[list[list[int]]]) -> Partition:
     """Ranks that ended together in every execution.
 
     Groups of one kind are equally large. If the blocks are not, some ranks finished together by chance: try smaller
-    tolerances, then whether the smallest block, shifted, fills the larger ones.
+    tolerances, then whether the smallest block, shifted, fills the larger ones. If no two ranks ended together, the ends may be
+    staggered: try larger tolerances.
     """
-    first = together = _together(executions, TOGETHER_NS)
-    for tolerance in CLOSER_NS:
-        sizes = {len(block) for block in together}
-        if len(sizes) == 1 and sizes != {1}:
-            return together
+    first = _together(executions, TOGETHER_NS)
+    for tolerance in (TOGETHER_NS, *(FURTHER_NS if _is_scattered(first) else CLOSER_NS)):
         together = _together(executions, tolerance)
+        if _is_regular(together) and _overlap(together, executions):
+            return together
     return _tiled(first) or first
+
+
+def _is_scattered(partition: Partition) -> bool:
+    return all(len(block) == 1 for block in partition)
+
+
+def _overlap(partition: Partition, executions: list[list[list[int]]]) -> bool:
+    """Whether nobody left before the last member of its block arrived, in any execution."""
+    block_of = {rank: number for number, block in enumerate(partition) for rank in block}
+    for ends in executions:
+        last_arrival: dict[int, int] = {}
+        first_end: dict[int, int] = {}
+        for finish, rank, _, duration in ends:
+            block = block_of[rank]
+            last_arrival[block] = max(finish - duration, last_arrival.get(block, finish - duration))
+            first_end[block] = min(finish, first_end.get(block, finish))
+        if any(last_arrival[block] > first_end[block] + CLOCK_NS for block in first_end):
+            return False
+    return True
 
 
 def _tiled(partition: Partition) -> Partition:
@@ -150,7 +210,7 @@ def _together(executions: list[list[list[int]]], tolerance: int) -> Partition:
     blocks: dict[int, list[int]] = defaultdict(list)
     for number, ends in enumerate(executions):
         block, before = 0, None
-        for finish, rank, _ in ends:
+        for finish, rank, *_ in ends:
             block += before is not None and finish - before > tolerance
             before = finish
             blocks[rank] += [-1] * (number - len(blocks[rank])) + [block]

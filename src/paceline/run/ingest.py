@@ -17,11 +17,15 @@ from pathlib import Path
 import duckdb
 
 from paceline.core.errors import is_interrupt
+from paceline.core.scratch_directory import scratch_directory
+from paceline.core.text_encoding import printable
 from paceline.formats.base import RecordingSection
-from paceline.run.batch import StoreWriteError, disk_error_reason, open_batch
+from paceline.run.batch import BatchSink, StoreWriteError, disk_error_reason, open_batch
+from paceline.run.evidence.file_ends import cut_off
 from paceline.run.executors.executor import CrashedTask, Executor
 from paceline.run.executors.processes import ProcessExecutor
 from paceline.run.io_endpoints import ReadSource, StoreTarget
+from paceline.run.read_warning import ReadWarning
 from paceline.run.relative_path_pickle import dumps, loads
 from paceline.run.source_selection import SelectedRecording
 from paceline.run.store import READ_VERSION, ParquetFile, RunStore, StoredSection, StoredWarning
@@ -150,7 +154,8 @@ def _fill_batches(
 
 def _skipped(task: ReadTask, reason: str) -> ReadResult:
     files = task.section.files
-    warning = StoredWarning(task.rank, files[0].relative if files else None, f"skipped: {reason}", lost=True)
+    name = printable(files[0].relative) if files else None
+    warning = StoredWarning(task.rank, name, f"skipped: {reason}", lost=True)
     section = StoredSection(task.number, task.fingerprint, task.rank, tuple(sorted(task.tables)), (warning,))
     return ReadResult({task.key: section}, {}, task.size)
 
@@ -178,22 +183,23 @@ class _ProgressCounter:
 # -- what has to be read ----------------------------------------------------------------------------------------------
 
 
-def _key(entry: SelectedRecording, section: RecordingSection) -> str:
+def section_key(entry: SelectedRecording, section: RecordingSection) -> str:
+    """The section's name in the store."""
     recording = entry.recording
-    return f"{recording.format}:{recording.root}:{recording.rank}:{section.name}"
+    return printable(f"{recording.format}:{recording.root}:{recording.rank}:{section.name}")
 
 
 def _fingerprint(entry: SelectedRecording, section: RecordingSection) -> str:
     digest = hashlib.sha256(repr(sorted(entry.tables & section.tables)).encode())
     for file in section.files:
-        digest.update(f"{file.relative}\0{file.size}\0{file.mtime_ns}\n".encode())
+        digest.update(f"{file.relative}\0{file.size}\0{file.mtime_ns}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
 
 
 def _removed_units(store: RunStore, selected: list[SelectedRecording]) -> set[str]:
     """Keys in the store whose sections are no longer in the source."""
     return set(store.manifest.units) - {
-        _key(entry, section) for entry in selected for section in entry.recording.sections
+        section_key(entry, section) for entry in selected for section in entry.recording.sections
     }
 
 
@@ -209,7 +215,7 @@ def _read_tasks(store: RunStore, selected: list[SelectedRecording], tables: froz
         number = store.manifest.next_number
         store.manifest.next_number += 1
         supplied = section.tables & entry.tables
-        yield ReadTask(_key(entry, section), number, fingerprint, entry.recording.rank, supplied, section)
+        yield ReadTask(section_key(entry, section), number, fingerprint, entry.recording.rank, supplied, section)
 
 
 def _unread(
@@ -221,7 +227,7 @@ def _unread(
             if not section.tables & entry.tables & tables:
                 continue
             fingerprint = _fingerprint(entry, section)
-            known = store.manifest.units.get(_key(entry, section))
+            known = store.manifest.units.get(section_key(entry, section))
             if known is None or known.fingerprint != fingerprint:
                 yield entry, section, fingerprint
 
@@ -255,9 +261,9 @@ def _run_batches(
 
 def read_batch_task(task: BatchTask) -> ReadResult:
     """Runs on a worker: fetch the files if they are remote, read them, put Parquet files at the target."""
-    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
-        root = task.source.fetch(Path(scratch) / "source")
-        data = task.target.staging_directory(Path(scratch) / "data")
+    with scratch_directory() as scratch:
+        root = task.source.fetch(scratch / "source")
+        data = task.target.staging_directory(scratch / "data")
         result = read_batch(loads(task.tasks, root), Tree(root, ()), data)
         task.target.upload(data)
         return result
@@ -269,22 +275,23 @@ def read_batch(batch: list[ReadTask], tree: Tree, data: Path) -> ReadResult:
     DuckDB's threads only help with one large file; with many small ones they cost more than they save.
     """
     units = {}
-    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch, _no_garbage_collection():
+    with scratch_directory() as scratch, _no_garbage_collection():
         threads = None if len(batch) == 1 else 1
-        sink = open_batch(tree, data, Path(scratch), content=_batch_digest(batch), threads=threads)
+        sink = open_batch(tree, data, scratch, content=_batch_digest(batch), threads=threads)
         for task in batch:
             sink.begin(unit=task.number, rank=task.rank, wanted=task.tables, size=task.size)
             try:
                 task.section.read(sink)
                 sink.commit()
+                _warn_of_cut_offs(task, sink)
             except StoreWriteError:
                 raise
             except Exception as error:  # one broken section, whatever is wrong with it, must not hide the others
-                _raise_machine_errors(error, Path(scratch))
+                _raise_machine_errors(error, scratch)
                 if os.environ.get("PACELINE_DEBUG"):
                     raise
                 sink.roll_back(error, _failed_file(error, task.section.files))
-            warnings = tuple(StoredWarning(w.rank, w.file, w.message, w.line, w.lost) for w in sink.warnings)
+            warnings = tuple(map(_stored_warning, sink.warnings))
             tables = tuple(sorted(task.tables))
             units[task.key] = StoredSection(task.number, task.fingerprint, task.rank, tables, warnings)
         written = sink.write()
@@ -295,6 +302,19 @@ def read_batch(batch: list[ReadTask], tree: Tree, data: Path) -> ReadResult:
         for file in written
     }
     return ReadResult(units, files, sum(task.size for task in batch))
+
+
+def _warn_of_cut_offs(task: ReadTask, sink: BatchSink) -> None:
+    """Readers accept files that end early, DuckDB even inside a row."""
+    for file in task.section.files:
+        if what := cut_off(file.path, file.size):
+            sink.warn(what, file=file.path, kind="cut")
+
+
+def _stored_warning(warning: ReadWarning) -> StoredWarning:
+    file = None if warning.file is None else printable(warning.file)
+    message = printable(warning.message)
+    return StoredWarning(warning.rank, file, message, warning.line, warning.lost, warning.kind, warning.core)
 
 
 @contextmanager

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+GapKind = Literal["identity", "conflict", "lost", "cut", "missing", "counts", "disagreement", "odd"]
+"""What a gap in the evidence is; see run/evidence/gap.py."""
 
 
 @dataclass(frozen=True)
@@ -13,6 +17,9 @@ class ReadWarning:
     line: int | None = None
     lost: bool = False
     """A whole section could not be read: a copy made from the tables would lack it."""
+    kind: GapKind = "odd"
+    core: bool = True
+    """Whether it concerns tables that every finding is built on."""
 
     def __str__(self) -> str:
         who = f"rank {self.rank}" if self.rank is not None else ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.core.errors import PacelineError, UsageError
+from paceline.core.scratch_directory import scratch_directory
 from paceline.formats.file_selection import needed_for_diagnosis
 from paceline.run.executors.executor import CrashedTask, Executor
 from paceline.run.io_endpoints import ReadSource
@@ -87,8 +87,8 @@ def _sample_file(store: Store, item: StoredFile) -> FileSample:
 
 def _small_database(store: Store, item: StoredFile) -> bytes:
     """All tables, of each at most SAMPLE_ROWS rows."""
-    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
-        whole, small = Path(scratch) / "whole.db", Path(scratch) / "small.db"
+    with scratch_directory() as scratch:
+        whole, small = scratch / "whole.db", scratch / "small.db"
         with whole.open("wb") as out:
             for start in range(0, item.size, 8 << 20):
                 out.write(store.read(item, start, min(8 << 20, item.size - start)))

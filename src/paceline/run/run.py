@@ -6,24 +6,25 @@ import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from pathlib import Path
-from typing import Any
 
 import duckdb
-import numpy as np
 
 from paceline.core.errors import UsageError
 from paceline.core.schema import TABLES
+from paceline.core.text_encoding import printable
 from paceline.formats.base import RankRecording
 from paceline.formats.registry import find_recordings
 from paceline.run import views
 from paceline.run.batch import open_memory_database
 from paceline.run.checks import check_run
-from paceline.run.clock import clock_offsets
+from paceline.run.derivation import add_rows, apply_kinds, create_members, derive
 from paceline.run.derived_cache import DerivedCache
+from paceline.run.evidence.files import FileGaps
+from paceline.run.evidence.gap import EvidenceGap, gap_of
+from paceline.run.evidence.reconcile import reconcile_kernels, reconcile_members, unrecorded_collectives
 from paceline.run.executors.executor import Executor
 from paceline.run.executors.processes import ProcessExecutor
-from paceline.run.groups import infer_groups
-from paceline.run.ingest import OnReadProgress, fill_store
+from paceline.run.ingest import OnReadProgress, fill_store, section_key
 from paceline.run.io_endpoints import ReadSource
 from paceline.run.read_warning import ReadWarning
 from paceline.run.source_selection import IDENTITY_TABLES, select_recordings
@@ -62,10 +63,12 @@ class Run:
                 hint="see docs/formats.md for the formats; give the directory above the ranks' directories",
             )
         self._selected, self._warnings = select_recordings(recordings)
+        self._file_gaps = FileGaps(tuple(entry.recording for entry in self._selected), local=not self._read_source.url)
         self._warnings += [ReadWarning(None, None, text) for text in self._tree.unreadable]
         self._store = open_run_store(store or default_store_directory(source))
         self._loaded: frozenset[str] = frozenset()
         self._all_warnings: list[ReadWarning] | None = None
+        self._table_gaps: list[EvidenceGap] = []
         self._scans: dict[str, str | None] = {}
         self._kinds: dict[str, str] = {}
         self.derived: dict[Hashable, object] = {}
@@ -127,8 +130,16 @@ class Run:
         """Everything missing or odd in what was read so far."""
         self.load(["ranks"])
         if self._all_warnings is None:
-            self._all_warnings = self.file_warnings + check_run(self.connection, steps="steps" in self._loaded)
+            found = [gap.to_warning() for gap in (*self._file_gaps.found, *self._table_gaps)]
+            in_run = check_run(self.connection, steps="steps" in self._loaded)
+            self._all_warnings = self.file_warnings + found + in_run
         return list(self._all_warnings)
+
+    @property
+    def gaps(self) -> list[EvidenceGap]:
+        """What should have been recorded and is not there, contradicts itself or was guessed, in what was read so far."""
+        self.load(["ranks"])
+        return [*self._file_gaps.found, *self._table_gaps, *map(gap_of, self.file_warnings)]
 
     @property
     def file_warnings(self) -> list[ReadWarning]:
@@ -175,10 +186,10 @@ class Run:
         for name in sorted(changed):
             self._create_raw(name, scans[name])
         self._scans, self._all_warnings = scans, None
+        self._table_gaps = self._reconcile()
         self._fill_notes()
         if changed & _ALWAYS_LOADED:
             self._derive_clock_and_groups()
-            self.connection.execute(f"CREATE OR REPLACE TABLE members AS {views.MEMBERS}")
         for name in (*scans, "links"):
             if name in changed or name in ("ranks", "links") or changed & _ALWAYS_LOADED:
                 self._create_public(name)
@@ -196,51 +207,51 @@ class Run:
 
     def _fill_recordings(self, recordings: list[RankRecording]) -> None:
         self.connection.execute("CREATE TABLE recordings (rank BIGINT, format VARCHAR, path VARCHAR)")
-        rows = [(each.rank, each.format, each.root or ".") for each in recordings if each.rank is not None]
-        self._insert("recordings", rows)
+        rows = [(each.rank, each.format, printable(each.root or ".")) for each in recordings if each.rank is not None]
+        add_rows(self.connection, "recordings", rows)
+
+    def _reconcile(self) -> list[EvidenceGap]:
+        gaps = reconcile_members(self.connection)
+        if "steps" in self._loaded:
+            gaps += unrecorded_collectives(self.connection)
+        return gaps + (reconcile_kernels(self.connection) if {"kernels", "steps"} <= self._loaded else [])
 
     def _fill_notes(self) -> None:
         notes: dict[int, list[str]] = defaultdict(list)
         for warning in self.file_warnings:
             if warning.rank is not None:
-                notes[warning.rank].append(f"{warning.file}: {warning.message}" if warning.file else warning.message)
+                notes[warning.rank].append(
+                    printable(f"{warning.file}: {warning.message}" if warning.file else warning.message)
+                )
+        for gap in (*self._file_gaps.found, *self._table_gaps, *self._unread_cut_offs()):
+            for rank in gap.ranks:
+                notes[rank].append(printable(f"{gap.file}: {gap.message}" if gap.file else gap.message))
         self.connection.execute("CREATE OR REPLACE TABLE notes (rank BIGINT, note VARCHAR)")
-        self._insert("notes", [(rank, "; ".join(texts)) for rank, texts in notes.items()])
+        add_rows(self.connection, "notes", [(rank, "; ".join(texts)) for rank, texts in notes.items()])
+
+    def _unread_cut_offs(self) -> list[EvidenceGap]:
+        """A rank is complete only if its files that nothing asked for yet are."""
+        units = self._store.manifest.units
+        return self._file_gaps.cut_off_in(
+            (entry.recording.rank, section)
+            for entry in self._selected
+            for section in entry.recording.sections
+            if section_key(entry, section) not in units
+        )
 
     def _derive_clock_and_groups(self) -> None:
         """Minutes of work for thousands of ranks, so the results are cached in the store."""
-        cache = DerivedCache(self._store.directory, self._scans["collectives"])
+        cache = DerivedCache(self._store.directory, [self._scans[name] for name in sorted(_ALWAYS_LOADED)])
         if not cache.load(self.connection):
-            self._fill_clock()
-            self._fill_inferred()
+            derive(self.connection, one_clock=self._is_on_one_clock())
             cache.save(self.connection)
+        create_members(self.connection)
+        apply_kinds(self.connection)
 
-    def _fill_clock(self) -> None:
-        self.connection.execute("CREATE OR REPLACE TABLE clock (rank BIGINT, clock_offset BIGINT)")
-        if [entry.recording.one_clock for entry in self._selected if "collectives" in entry.recording.tables] == [True]:
-            # The times are already aligned; aligning them again would move them by the scatter of the ends.
-            self.connection.execute(
-                "INSERT INTO clock SELECT DISTINCT rank, 0 FROM raw.ranks WHERE clock_offset IS NOT NULL"
-            )
-            return
-        self.connection.execute("SET search_path = 'raw'")
-        try:
-            offsets = clock_offsets(self.connection)
-        finally:
-            self.connection.execute("SET search_path = 'main'")
-        self._insert("clock", list(offsets.items()))
-
-    def _fill_inferred(self) -> None:
-        self.connection.execute("CREATE OR REPLACE TABLE inferred (name VARCHAR, rank BIGINT, inferred_group VARCHAR)")
-        self._insert("inferred", infer_groups(self.connection))
-
-    def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
-        """As columns: DuckDB's executemany takes a millisecond per row."""
-        if rows:
-            columns = {f"c{i}": np.array(values) for i, values in enumerate(zip(*rows, strict=True))}
-            self.connection.register("staged", columns)
-            self.connection.execute(f"INSERT INTO {table} SELECT * FROM staged")
-            self.connection.unregister("staged")
+    def _is_on_one_clock(self) -> bool:
+        return [entry.recording.one_clock for entry in self._selected if "collectives" in entry.recording.tables] == [
+            True
+        ]
 
 
 def _known(name: str) -> str:

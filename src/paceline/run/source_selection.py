@@ -14,8 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paceline.formats.base import RankRecording
-from paceline.run.read_warning import ReadWarning
+from paceline.run.read_warning import GapKind, ReadWarning
 
+TOGETHER = 2
+"""Recordings of one rank follow each other; two that end within this (s) were made side by side."""
 IDENTITY_TABLES = frozenset({"ranks", "groups"})
 
 
@@ -75,10 +77,22 @@ def _one_by_format(
         if ignored := [each for each in same_format if each not in cycles]:
             others = ", ".join(each.root or "." for each in ignored[:3]) + (" …" if len(ignored) > 3 else "")
             which = "the newest" if newest in cycles else "the newest that most ranks have"
-            warnings.append(
-                ReadWarning(rank, used.root, f"several recordings of this rank: using {which}, ignoring {others}")
-            )
+            message = f"several recordings of this rank: using {which}, ignoring {others}"
+            kind: GapKind = "conflict" if any(_is_another(each, used) for each in ignored) else "odd"
+            if kind == "conflict":
+                message += "; they were made at the same time, so they may be other ranks"
+            warnings.append(ReadWarning(rank, used.root, message, kind=kind))
         yield cycles
+
+
+def _is_another(recording: RankRecording, used: RankRecording) -> bool:
+    """Whether it was made together with the one that is used and is no copy of it: then one has a wrong rank."""
+    together = abs(_when(recording) - _when(used)) <= TOGETHER and bool(_when(used))
+    return together and _sizes(recording) != _sizes(used)
+
+
+def _sizes(recording: RankRecording) -> list[int]:
+    return sorted(file.size for section in recording.sections for file in section.files)
 
 
 def _by_format(recordings: Iterable[RankRecording]) -> dict[str, list[RankRecording]]:

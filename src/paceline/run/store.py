@@ -31,13 +31,13 @@ from paceline.run.io_endpoints import (
     remove_files,
     upload_bytes,
 )
-from paceline.run.read_warning import ReadWarning
+from paceline.run.read_warning import GapKind, ReadWarning
 from paceline.run.store_file_names import is_ours, is_unfinished
-from paceline.storage.cache_dir import cache_name, cache_root
+from paceline.storage.cache_dir import cache_name, cache_root, make_private
 from paceline.storage.store_errors import StorageError
 from paceline.storage.url import is_remote, parse_url
 
-READ_VERSION = 4
+READ_VERSION = 7
 """Raise it when the rows of a reader change their meaning: older stores are then read again."""
 
 RETENTION_S = 24 * 3600.0
@@ -50,9 +50,11 @@ class StoredWarning(msgspec.Struct, frozen=True):
     message: str
     line: int | None = None
     lost: bool = False
+    kind: GapKind = "odd"
+    core: bool = True
 
     def to_warning(self) -> ReadWarning:
-        return ReadWarning(self.rank, self.file, self.message, self.line, self.lost)
+        return ReadWarning(self.rank, self.file, self.message, self.line, self.lost, self.kind, self.core)
 
 
 class StoredSection(msgspec.Struct, frozen=True):
@@ -95,7 +97,8 @@ class RunStore:
     def writing(self) -> Iterator[None]:
         """Hold the store's lock, with the manifest as the last writer left it."""
         with self._directory_errors():
-            self.data.mkdir(parents=True, exist_ok=True)
+            make_private(self.directory)
+            self.data.mkdir(exist_ok=True)
             lock = (self.directory / "lock").open("w")
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,7 +1,8 @@
 """The public tables, as SQL over the rows that readers stored (schema `raw`).
 
-Three small tables are derived first: `clock` (rank, clock_offset), `inferred` (name, rank, inferred_group) and `members`
-(group, kind, index, rank). With them timestamps are put on one clock and communicator-local ranks become global ones.
+Small tables are derived first (run/derivation.py): `clock` (rank, clock_offset), `inferred` (name, rank, inferred_group,
+index, confidence) and `members` (the rows of groups). With them timestamps are put on one clock and communicator-local ranks
+become global ones.
 """
 
 from __future__ import annotations
@@ -11,32 +12,35 @@ from paceline.core.schema import TABLES
 MEMBERS = """
     WITH
     declared AS (
-        SELECT "group", max(kind) AS kind, index, rank FROM raw.groups
-        WHERE "group" IS NOT NULL GROUP BY "group", index, rank
+        SELECT "group", max(kind) AS kind, index, rank, coalesce(max(source), 'declared') AS source,
+               max(confidence) AS confidence
+        FROM raw.groups WHERE "group" IS NOT NULL GROUP BY "group", index, rank
     ),
     -- A rank that copies inside itself records the link k-k: k is its index in the communicator.
     self_links AS (
-        SELECT "group", 'other' AS kind, src AS index, rank FROM raw.transfers
+        SELECT "group", 'other' AS kind, src AS index, rank, 'declared' AS source, NULL::DOUBLE AS confidence
+        FROM raw.transfers
         WHERE scope = 'group' AND src = dst AND "group" IS NOT NULL
           AND "group" NOT IN (SELECT "group" FROM declared)
         GROUP BY "group", src, rank
     ),
     known AS (FROM declared UNION ALL FROM self_links),
     seen AS (
-        SELECT DISTINCT "group", 'other' AS kind, NULL::BIGINT AS index, rank FROM raw.collectives
+        SELECT DISTINCT "group", 'other' AS kind, NULL::BIGINT AS index, rank, 'declared' AS source,
+               NULL::DOUBLE AS confidence
+        FROM raw.collectives
         WHERE "group" IS NOT NULL AND "group" NOT IN (SELECT "group" FROM known)
     ),
-    -- Members of an inferred group are numbered by rank, as in most communicators.
     inferred_members AS (
-        SELECT inferred_group AS "group", 'other' AS kind,
-               row_number() OVER (PARTITION BY inferred_group ORDER BY rank) - 1 AS index, rank
-        FROM (SELECT DISTINCT inferred_group, rank FROM inferred)
+        SELECT inferred_group AS "group", 'other' AS kind, index, rank, 'inferred' AS source, max(confidence) AS confidence
+        FROM inferred GROUP BY inferred_group, index, rank
     ),
     every_group AS (FROM known UNION ALL FROM seen UNION ALL FROM inferred_members),
     sizes AS (SELECT "group", count(*) AS size FROM every_group GROUP BY "group"),
     cluster AS (SELECT count(DISTINCT rank) AS size FROM every_group)
     SELECT "group",
-           if(kind = 'other' AND sizes.size = cluster.size AND cluster.size > 1, 'world', kind) AS kind, index, rank
+           if(kind = 'other' AND sizes.size = cluster.size AND cluster.size > 1, 'world', kind) AS kind, index, rank,
+           source, confidence
     FROM every_group JOIN sizes USING ("group") CROSS JOIN cluster
 """
 
@@ -59,7 +63,7 @@ RANKS = """
     neighbours AS (
         SELECT DISTINCT a.rank AS before, b.rank AS behind
         FROM members AS a JOIN members AS b ON a."group" = b."group" AND b.index = a.index + 1
-        WHERE a.kind = 'pp'
+        WHERE a."group" IN (SELECT "group" FROM raw.groups WHERE kind = 'pp')  -- kinds by structure have no order
     ),
     chain AS (
         SELECT DISTINCT before AS rank, 0 AS stage FROM neighbours WHERE before NOT IN (SELECT behind FROM neighbours)
@@ -90,7 +94,7 @@ TRANSFERS = """
            transport, bytes, duration, wait
     FROM (
         SELECT stored.* REPLACE (coalesce("group", inferred_group) AS "group")
-        FROM raw.transfers AS stored LEFT JOIN inferred USING (name, rank)
+        FROM raw.transfers AS stored LEFT JOIN (SELECT name, rank, inferred_group, operator FROM inferred) USING (name, rank)
     ) AS transfer
     LEFT JOIN members AS sender ON transfer."group" = sender."group" AND transfer.src = sender.index
     LEFT JOIN members AS receiver ON transfer."group" = receiver."group" AND transfer.dst = receiver.index,
@@ -108,7 +112,7 @@ LINKS = """
 
 _CLOCKED = {
     "steps": ("start", "end"),
-    "kernels": ("start",),
+    "kernels": ("start", "launch"),
     "collectives": ("start",),
     "events": ("start",),
     "counters": ("time",),
@@ -121,9 +125,15 @@ _GROUPED = ("collectives", "packets")
 _SEQUENCE = """
     if(stored."group" IS NULL AND inferred_group IS NOT NULL,
        stored.sequence * 10000000000
-           + coalesce(TRY_CAST(regexp_extract(name, '([0-9]+)[^0-9]*$', 1) AS BIGINT), hash(name) % 1000000000)::BIGINT,
+           + coalesce(TRY_CAST(regexp_extract(operator, '([0-9]+)[^0-9]*$', 1) AS BIGINT), hash(operator) % 1000000000)::BIGINT,
        stored.sequence)
 """
+
+GROUPED_COLLECTIVES = f"""
+    SELECT stored.* REPLACE (coalesce(stored."group", inferred_group) AS "group", {_SEQUENCE} AS sequence)
+    FROM raw.collectives AS stored LEFT JOIN (SELECT name, rank, inferred_group, operator FROM inferred) USING (name, rank)
+"""
+"""Collectives in their groups, each rank on its own clock."""
 
 DEPENDS: dict[str, frozenset[str]] = {
     name: frozenset({name} | ({"collectives"} if name in (*_CLOCKED, *_GROUPED) else set())) for name in TABLES

@@ -15,6 +15,10 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 MAX_RANKS = 1 << 20
+_COUNTS = (
+    "hosts", "devices", "dp", "tp", "pp", "steps", "layers", "micro_batches", "hidden", "sequence", "experts",
+    "cards_per_nic", "chunks",
+)  # fmt: skip
 TICK = 10  # ns; every recorded time is a multiple, so that the 10 ns tick formats lose nothing
 
 
@@ -40,14 +44,22 @@ class ClusterSpec:
     sequence: int = 1024
     seed: int = 1
     noise: float = 0.007  # relative spread of one kernel or one transfer
+    heavy_tails: bool = False  # kernels and transfers vary as Student's t with 3 degrees of freedom
     sequence_parallel: bool = False  # tp uses reduce_scatter + all_gather instead of all_reduce
+    sharded: bool = (
+        False  # weights are spread over dp (FSDP, ZeRO-3): gathered ahead of each layer, on a stream of their own
+    )
+    experts: int = 1  # dp neighbours that share the experts of a layer: all_to_all before and after each MLP
+    chunks: int = 1  # parts of the model per stage, which take turns (interleaved 1F1B)
+    buffered_sends: bool = False  # a send ends when its data has left, whether or not the receiver is there
+    cards_per_nic: int = 1  # cards of a host that share the bandwidth of one network card
     clock_skew: bool = True  # clocks of hosts differ by milliseconds
     declare_groups: bool = True  # the recording lists the members of each group
     detail_ranks: int | None = None  # how many ranks get the large files (traces, kernels, memory); None = all
     start: int = 1_763_208_000_000_000_000  # ns since 1970 of the first step
 
     def __post_init__(self) -> None:
-        for name in ("hosts", "devices", "dp", "tp", "pp", "steps", "layers", "micro_batches", "hidden", "sequence"):
+        for name in _COUNTS:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.world > MAX_RANKS:
@@ -63,6 +75,15 @@ class ClusterSpec:
             )
         if self.layers % self.pp:
             raise UsageError(f"{self.layers} layers cannot be split evenly into {self.pp} stages")
+        if self.dp % self.experts:
+            raise UsageError(f"{self.experts} ranks that share experts do not divide dp {self.dp}")
+        if self.chunks > 1 and (self.pp == 1 or self.layers % (self.pp * self.chunks) or self.micro_batches % self.pp):
+            raise UsageError(
+                f"{self.chunks} chunks per stage need a pipeline (pp {self.pp}), layers ({self.layers}) that fill all "
+                f"chunks and micro-batches ({self.micro_batches}) in multiples of pp"
+            )
+        if self.sharded and (self.pp > 1 or self.dp == 1):
+            raise UsageError("sharded weights need data parallelism (dp of 2 or more) and no pipeline (pp 1)")
         if self.hidden % (64 * self.tp):
             raise UsageError(f"hidden size {self.hidden} must be a multiple of 64 × tp ({64 * self.tp})")
 
@@ -80,7 +101,7 @@ class Group:
     """A communicator. The index of a rank in it is its position in `ranks`."""
 
     id: str
-    kind: str  # as frameworks call it: default_group, dp, tp, pp or mp (tp × pp of one replica)
+    kind: str  # as frameworks call it: default_group, dp, tp, pp, mp (tp × pp of one replica) or ep
     ranks: tuple[int, ...]
 
     def index(self, rank: int) -> int:
@@ -140,14 +161,14 @@ class Cluster:
         return found
 
     def group(self, axis: str, rank: int) -> Group:
-        """The communicator of a rank along an axis: tp, dp, mp, next or previous (the pipeline neighbours)."""
+        """The communicator of a rank along an axis: tp, dp, mp, ep, next or previous (the pipeline neighbours)."""
         return self._by_axis[(axis, rank)]
 
     def has_group(self, axis: str, rank: int) -> bool:
         return (axis, rank) in self._by_axis
 
     def groups_of(self, rank: int) -> list[Group]:
-        axes = ("default_group", "dp", "tp", "mp", "previous", "next")
+        axes = ("default_group", "dp", "tp", "mp", "ep", "previous", "next")
         return [self._by_axis[(axis, rank)] for axis in axes if (axis, rank) in self._by_axis]
 
     def _members(self) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -159,10 +180,13 @@ class Cluster:
         if spec.dp > 1:
             yield from (("dp", tuple(self.rank(d, t, p) for d in dps)) for p in pps for t in tps)
         # torch opens one communicator per pair of pipeline neighbours
-        pairs = [(p, p + 1) for p in range(spec.pp - 1)]
+        pairs = [(p, p + 1) for p in range(spec.pp - 1)] + [(spec.pp - 1, 0)] * (spec.chunks > 1)
         yield from (("pp", (self.rank(d, t, a), self.rank(d, t, b))) for a, b in pairs for d in dps for t in tps)
         if spec.tp * spec.pp > 1:
             yield from (("mp", tuple(self.rank(d, t, p) for p in pps for t in tps)) for d in dps)
+        if spec.experts > 1:
+            blocks = [dps[first : first + spec.experts] for first in range(0, spec.dp, spec.experts)]
+            yield from (("ep", tuple(self.rank(d, t, p) for d in block)) for p in pps for block in blocks for t in tps)
 
 
 def _axis(cluster: Cluster, group: Group, rank: int) -> str:

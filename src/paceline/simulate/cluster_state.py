@@ -35,6 +35,7 @@ class ClusterState:
     memory: Floats  # [rank]: device memory in use
     allocation_stalls: Floats  # [rank]: ns per step lost to freeing and allocating memory
     clock: Floats  # [rank]: ns added to the rank's clock
+    expert_load: Floats  # tokens that the experts of a rank get
     operators: Mapping[str, Floats] = field(default_factory=dict)  # type → [rank]
     links: Mapping[tuple[int, int], float] = field(default_factory=dict)  # (src, dst) → time per byte
     largest_packet: int | None = None  # bytes
@@ -60,4 +61,5 @@ def healthy_state(cluster: Cluster) -> ClusterState:
         memory=np.ones(spec.world),
         allocation_stalls=zeros,
         clock=zeros,
+        expert_load=ones,
     )

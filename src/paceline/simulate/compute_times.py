@@ -40,7 +40,8 @@ def rank_compute_times(
 ) -> ComputeTimes:
     random = np.random.default_rng((cluster.spec.seed, KERNELS, rank, step))
     kernels = len(program.kernels)
-    noise = 1.0 + cluster.spec.noise * (random.standard_normal(kernels) + SHARED_NOISE * random.standard_normal())
+    spread = noise_spread(cluster, random, (kernels,)) + SHARED_NOISE * random.standard_normal()
+    noise = np.maximum(1.0 + cluster.spec.noise * spread, 0.5)
     noise *= _card(cluster, rank)
     gap_noise = random.gamma(16.0, 1 / 16.0, kernels)
     input_noise = random.gamma(100.0, 1 / 100.0)
@@ -56,6 +57,14 @@ def rank_compute_times(
         int(ticks(np.array([wait]))[0]),
         int(ticks(np.array([LAUNCH_GAP * gap]))[0]),
     )
+
+
+def noise_spread(cluster: Cluster, random: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Deviations with a standard deviation of 1: normal, or with the heavy tails of Student's t."""
+    if cluster.spec.heavy_tails:
+        heavy: Floats = random.standard_t(3, shape) / np.sqrt(3.0)
+        return heavy
+    return random.standard_normal(shape)
 
 
 def _card(cluster: Cluster, rank: int) -> float:
@@ -77,6 +86,7 @@ def _factors(
         # forward and backward of a micro-batch vary independently
         halves = 2 * np.maximum(program.micro_batch, 0) + program.backward
         factors *= np.exp(state.jitter[rank] * swing[halves])
+    factors[program.expert] *= state.expert_load[rank, step]
     for type, by_rank in state.operators.items():
         factors[program.types == type] *= by_rank[rank]
     return factors

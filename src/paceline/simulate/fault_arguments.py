@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 
 from paceline.core.errors import UsageError
-from paceline.simulate.cluster import Cluster
+from paceline.simulate.cluster import Cluster, Floats
 
 FAULTS = 5  # stream of random numbers
 _MAX_VALUE = 1e6  # so that nanoseconds stay exact integers
+
+
+@dataclass(frozen=True)
+class When:
+    """How much of a fault each step has, from 0 to 1."""
+
+    share: Floats
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The steps that have any of it; none if all have all of it."""
+        return () if (self.share == 1.0).all() else tuple((np.flatnonzero(self.share) + 1).tolist())
 
 
 class FaultArguments:
@@ -64,6 +78,25 @@ class FaultArguments:
         if not word.isdigit() or not 1 <= int(word) <= steps:
             self._reject(f"steps are 1 to {steps}, not {word!r}")
         return int(word)
+
+    def when(self) -> When:
+        """since3, grows3, every2, some2 (as many steps, drawn) or nothing: always."""
+        count = self.cluster.spec.steps
+        word = self._next()
+        match = re.fullmatch(r"(since|grows|every|some)([1-9][0-9]*)", word)
+        if word and (not match or int(match[2]) > count):
+            self._reject(f"when is since, grows, every or some and a number up to {count}, not {word!r}")
+        numbers = np.arange(1, count + 1)
+        pattern, number = (match[1], int(match[2])) if match else ("since", 1)
+        match pattern:
+            case "since":
+                return When((numbers >= number).astype(np.float64))
+            case "grows":
+                return When(np.maximum(numbers - number + 1, 0) / (count - number + 1))
+            case "every":
+                return When((numbers % number == self._random_index(number)).astype(np.float64))
+            case _:
+                return When(np.isin(numbers, self.random.choice(numbers, number, replace=False)).astype(np.float64))
 
     def choice(self, possible: Iterable[str], what: str, default: str = "") -> str:
         options = list(possible)

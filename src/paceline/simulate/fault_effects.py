@@ -10,7 +10,7 @@ import numpy as np
 from paceline.core.errors import UsageError
 from paceline.simulate.cluster import Cluster, Floats
 from paceline.simulate.cluster_state import ClusterState, healthy_state
-from paceline.simulate.fault_arguments import FaultArguments
+from paceline.simulate.fault_arguments import FaultArguments, When
 from paceline.simulate.program import stage_program
 
 
@@ -41,9 +41,11 @@ class FaultEffect:
 
 
 def slow_rank(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
-    ranks, factor = arguments.ranks(), arguments.factor(1.3)
+    ranks, factor, when = arguments.ranks(), arguments.factor(1.3), arguments.when()
     return FaultEffect(
-        _subject_of(cluster, ranks), lambda state: replace(state, compute=_scaled(state.compute, ranks, factor)), factor
+        replace(_subject_of(cluster, ranks), steps=when.steps),
+        lambda state: replace(state, compute=_scaled(state.compute, ranks, factor, when)),
+        factor,
     )
 
 
@@ -60,6 +62,21 @@ def slow_link(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
     factor = arguments.factor(4.0)
     subject = FaultSubject(links=(FaultLink(source, target, cluster.transport(source, target)),))
     return FaultEffect(subject, lambda state: replace(state, links={**state.links, (source, target): factor}), factor)
+
+
+def slow_nic(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
+    """The network card of a host: every link that leaves or enters it has less bandwidth."""
+    host, factor = arguments.host(), arguments.factor(4.0)
+    ranks = [rank for rank in range(cluster.spec.world) if cluster.host(rank) == host]
+    subject = replace(_subject_of(cluster, ranks), links=_network_links(cluster, lambda a, b: host in (a, b)))
+    return FaultEffect(subject, lambda state: _slower_links(state, subject.links, factor), factor)
+
+
+def slow_network(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
+    """Every link between hosts has less bandwidth."""
+    factor = arguments.factor(4.0)
+    subject = FaultSubject(links=_network_links(cluster, lambda a, b: True))
+    return FaultEffect(subject, lambda state: _slower_links(state, subject.links, factor), factor)
 
 
 def small_packets(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
@@ -89,6 +106,22 @@ def load_imbalance(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
     return FaultEffect(FaultSubject(), lambda state: replace(state, load=state.load * load), factor)
 
 
+def expert_imbalance(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
+    """The experts of some ranks get `factor` times an even share of the tokens, their neighbours what is left."""
+    ranks, factor = arguments.ranks(), arguments.factor(1.5)
+    load = np.ones(cluster.spec.world)
+    for rank in ranks:
+        members = list(cluster.group("ep", rank).ranks)
+        hot = [member for member in members if member in ranks]
+        if len(hot) * factor >= len(members):
+            raise UsageError(f"fault {arguments.text!r}: {len(members)} ranks share the experts; use a smaller factor")
+        load[members] = (len(members) - len(hot) * factor) / (len(members) - len(hot))
+        load[hot] = factor
+    return FaultEffect(
+        _subject_of(cluster, ranks), lambda state: replace(state, expert_load=state.expert_load * load[:, None]), factor
+    )
+
+
 def stage_imbalance(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
     """The stage takes layers from the other stages, until it has about `factor` times its number."""
     stage, factor = arguments.stage(), arguments.factor(1.25)
@@ -108,6 +141,10 @@ def stage_imbalance(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
 def pipeline_bubble(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
     """Fewer, larger micro-batches: the same work, but the pipeline never fills."""
     planned = cluster.spec.micro_batches
+    if cluster.spec.chunks > 1:
+        raise UsageError(
+            f"fault {arguments.text!r}: not with several chunks per stage, whose order needs every micro-batch"
+        )
     wanted = int(arguments.number(max(1, planned // 4), above=0, what="the number of micro-batches"))
     if not 1 <= wanted < planned or planned % wanted:
         parts = [str(n) for n in range(1, planned) if planned % n == 0]
@@ -121,10 +158,10 @@ def pipeline_bubble(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
 
 
 def input_bound(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
-    ranks, factor = arguments.ranks_or_all(), arguments.factor(50.0)
+    ranks, factor, when = arguments.ranks_or_all(), arguments.factor(50.0), arguments.when()
     return FaultEffect(
-        _subject_of(cluster, ranks),
-        lambda state: replace(state, input_wait=_scaled(state.input_wait, ranks, factor)),
+        replace(_subject_of(cluster, ranks), steps=when.steps),
+        lambda state: replace(state, input_wait=_scaled(state.input_wait, ranks, factor, when)),
         factor,
     )
 
@@ -201,6 +238,23 @@ def one_off_stall(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
     return FaultEffect(replace(_subject_of(cluster, ranks), steps=(step,)), apply, milliseconds)
 
 
+def periodic_stall(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
+    """Every few steps a rank, or all (a save, garbage collection), stands still."""
+    ranks, every = arguments.ranks_or_all(), int(arguments.number(2, above=1, what="the number of steps"))
+    milliseconds = arguments.number(100, above=0, what="the milliseconds")
+    hit = np.arange(1, cluster.spec.steps + 1) % every == 0
+    if hit.sum() < 2:
+        raise UsageError(f"fault {arguments.text!r}: {cluster.spec.steps} steps hold no two periods of {every}")
+
+    def apply(state: ClusterState) -> ClusterState:
+        stalls = state.stalls.copy()
+        stalls[np.ix_(np.array(ranks), hit)] += milliseconds * 1e6
+        return replace(state, stalls=stalls)
+
+    steps = tuple((np.flatnonzero(hit) + 1).tolist())
+    return FaultEffect(replace(_subject_of(cluster, ranks), steps=steps), apply, milliseconds)
+
+
 def jitter(cluster: Cluster, arguments: FaultArguments) -> FaultEffect:
     ranks, spread = arguments.ranks_or_all(), arguments.number(0.15, above=0, what="the spread")
 
@@ -255,6 +309,20 @@ def links_in_use(cluster: Cluster) -> list[tuple[int, int]]:
     return sorted(links)
 
 
+def _network_links(cluster: Cluster, of: Callable[[int, int], bool]) -> tuple[FaultLink, ...]:
+    """Links in use between hosts that `of` chooses by the hosts at their ends."""
+    found = [
+        (source, target) for source, target in links_in_use(cluster) if cluster.host(source) != cluster.host(target)
+    ]
+    chosen = [(source, target) for source, target in found if of(cluster.host(source), cluster.host(target))]
+    return tuple(FaultLink(source, target, cluster.transport(source, target)) for source, target in chosen)
+
+
+def _slower_links(state: ClusterState, links: Iterable[FaultLink], factor: float) -> ClusterState:
+    slower = {(link.src, link.dst): factor * state.links.get((link.src, link.dst), 1.0) for link in links}
+    return replace(state, links={**state.links, **slower})
+
+
 def _subject_of(cluster: Cluster, ranks: Iterable[int]) -> FaultSubject:
     """The ranks, and the hosts all of whose ranks are affected (else the hosts of the ranks)."""
     named = tuple(ranks)
@@ -264,7 +332,8 @@ def _subject_of(cluster: Cluster, ranks: Iterable[int]) -> FaultSubject:
     return FaultSubject(ranks=named, hosts=whole or tuple(sorted({cluster.host_name(rank) for rank in named})))
 
 
-def _scaled(values: Floats, ranks: Iterable[int], factor: float) -> Floats:
+def _scaled(values: Floats, ranks: Iterable[int], factor: float, when: When | None = None) -> Floats:
+    """Values by [rank, …] or, if a time is given, by [rank, step]."""
     scaled: Floats = values.copy()
-    scaled[list(ranks)] *= factor
+    scaled[list(ranks)] *= factor if when is None else 1.0 + (factor - 1.0) * when.share
     return scaled

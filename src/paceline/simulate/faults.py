@@ -44,12 +44,32 @@ def _needs_data_parallel(cluster: Cluster) -> str | None:
     return None if cluster.spec.dp > 1 else "needs data parallelism (dp of 2 or more)"
 
 
+def _needs_network(cluster: Cluster) -> str | None:
+    between = any(
+        cluster.host(source) != cluster.host(target) for source, target in fault_effects.links_in_use(cluster)
+    )
+    return None if between else "needs groups that span hosts"
+
+
+def _needs_experts(cluster: Cluster) -> str | None:
+    return None if cluster.spec.experts > 1 else "needs ranks that share experts (experts of 2 or more)"
+
+
+def _needs_two_periods(cluster: Cluster) -> str | None:
+    return None if cluster.spec.steps >= 4 else "needs 4 steps or more"
+
+
+def _needs_late_reduction(cluster: Cluster) -> str | None:
+    """Of unsharded gradients, which are reduced once per step."""
+    return "needs gradients that are not sharded" if cluster.spec.sharded else _needs_data_parallel(cluster)
+
+
 def _needs_links(cluster: Cluster) -> str | None:
     return None if cluster.spec.world > 1 else "needs more than one rank"
 
 
 KINDS: tuple[FaultKind, ...] = (
-    FaultKind("slow-rank", "slow-rank[:RANKS][:FACTOR]", "a card computes slower", fault_effects.slow_rank),
+    FaultKind("slow-rank", "slow-rank[:RANKS][:FACTOR][:WHEN]", "a card computes slower", fault_effects.slow_rank),
     FaultKind("slow-host", "slow-host[:HOST][:FACTOR]", "all cards of a host compute slower", fault_effects.slow_host),
     FaultKind(
         "slow-link",
@@ -57,6 +77,22 @@ KINDS: tuple[FaultKind, ...] = (
         "one link has less bandwidth",
         fault_effects.slow_link,
         needs=_needs_links,
+    ),
+    FaultKind(
+        "slow-nic",
+        "slow-nic[:HOST][:FACTOR]",
+        "the network card of a host has less bandwidth",
+        fault_effects.slow_nic,
+        needs=_needs_network,
+        drawable=False,
+    ),
+    FaultKind(
+        "slow-network",
+        "slow-network[:FACTOR]",
+        "all links between hosts have less bandwidth",
+        fault_effects.slow_network,
+        needs=_needs_network,
+        drawable=False,
     ),
     FaultKind(
         "small-packets",
@@ -70,14 +106,14 @@ KINDS: tuple[FaultKind, ...] = (
         "bandwidth-contention[:FACTOR]",
         "transfers slow down while computing",
         fault_effects.bandwidth_contention,
-        needs=_needs_data_parallel,
+        needs=_needs_late_reduction,
     ),
     FaultKind(
         "comm-exposed",
         "comm-exposed",
         "gradients are reduced after backward, not during it",
         fault_effects.comm_exposed,
-        needs=_needs_data_parallel,
+        needs=_needs_late_reduction,
     ),
     FaultKind(
         "load-imbalance",
@@ -85,6 +121,14 @@ KINDS: tuple[FaultKind, ...] = (
         "replicas get batches of different size",
         fault_effects.load_imbalance,
         needs=_needs_data_parallel,
+    ),
+    FaultKind(
+        "expert-imbalance",
+        "expert-imbalance[:RANKS][:FACTOR]",
+        "the experts of a rank get more tokens than others",
+        fault_effects.expert_imbalance,
+        needs=_needs_experts,
+        drawable=False,
     ),
     FaultKind(
         "stage-imbalance",
@@ -100,7 +144,9 @@ KINDS: tuple[FaultKind, ...] = (
         fault_effects.pipeline_bubble,
         needs=_needs_pipeline,
     ),
-    FaultKind("input-bound", "input-bound[:RANKS][:FACTOR]", "the data loader is late", fault_effects.input_bound),
+    FaultKind(
+        "input-bound", "input-bound[:RANKS][:FACTOR][:WHEN]", "the data loader is late", fault_effects.input_bound
+    ),
     FaultKind("host-bound", "host-bound[:RANKS][:FACTOR]", "kernels are launched too slowly", fault_effects.host_bound),
     FaultKind(
         "slow-operator",
@@ -137,6 +183,14 @@ KINDS: tuple[FaultKind, ...] = (
         "one-off-stall[:RANK][:STEP][:MILLISECONDS]",
         "one rank stalls once",
         fault_effects.one_off_stall,
+    ),
+    FaultKind(
+        "periodic-stall",
+        "periodic-stall[:RANKS][:EVERY][:MILLISECONDS]",
+        "ranks stall every few steps",
+        fault_effects.periodic_stall,
+        needs=_needs_two_periods,
+        drawable=False,
     ),
     FaultKind(
         "jitter", "jitter[:RANKS][:SPREAD]", "compute times vary from micro-batch to micro-batch", fault_effects.jitter

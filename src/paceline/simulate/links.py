@@ -43,7 +43,8 @@ def chunks(message: Message, ranks: int) -> tuple[int, int]:
     """(number, bytes) of the chunks one rank sends in the ring.
 
     all_reduce                   2 (n − 1) chunks of payload / n
-    all_gather, reduce_scatter     (n − 1) chunks of payload / n
+    all_gather, reduce_scatter,
+    all_to_all                     (n − 1) chunks of payload / n
     send                                 1 chunk, the payload;  receive: none
     """
     if message.op == "receive":

@@ -31,6 +31,7 @@ class Kernel:
     micro_batch: int = -1  # -1: belongs to no micro-batch (optimizer)
     phase: str = "forward"  # forward, backward or tail
     layer: int = -1
+    expert: bool = False  # its work grows with the tokens that the rank's experts get
 
     @property
     def name(self) -> str:
@@ -46,8 +47,8 @@ class Kernel:
 
         return replace(self, inputs=tuple(map(scaled, self.inputs)), outputs=tuple(map(scaled, self.outputs)))
 
-    def at(self, *, micro_batch: int, phase: str, layer: int) -> Kernel:
-        return replace(self, micro_batch=micro_batch, phase=phase, layer=layer)
+    def at(self, *, micro_batch: int, phase: str, layer: int, expert: bool = False) -> Kernel:
+        return replace(self, micro_batch=micro_batch, phase=phase, layer=layer, expert=expert)
 
 
 @dataclass(frozen=True)

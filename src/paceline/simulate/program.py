@@ -24,8 +24,8 @@ class ModelSplit:
 class Message:
     """A communication operator of a stage's program."""
 
-    op: str  # all_reduce, all_gather, reduce_scatter, send or receive
-    axis: str  # tp, dp, mp, next or previous
+    op: str  # all_reduce, all_gather, reduce_scatter, all_to_all, send or receive
+    axis: str  # tp, dp, mp, ep, next or previous
     payload: int  # bytes, a multiple of 512 × group size
 
 
@@ -35,6 +35,7 @@ class Instruction:
 
     collective  blocking                    send  without waiting       launch  start a gradient bucket without waiting
     receive     wait for the neighbour      join  wait for all sends and buckets (index unused)
+    prefetch    start on the stream of the sharded weights               need    wait for a prefetched message
     """
 
     kind: str
@@ -54,6 +55,7 @@ class StageProgram:
     backward: Ints = field(repr=False)  # per kernel, 1 in the backward pass
     types: npt.NDArray[np.str_] = field(repr=False)  # per kernel
     device_kernel: Floats = field(repr=False)  # 1.0 for kernels of the AI core, 0.0 for the AI CPU
+    expert: npt.NDArray[np.bool_] = field(repr=False)  # per kernel
 
     @property
     def segments(self) -> int:
@@ -78,6 +80,35 @@ def one_forward_one_backward(stages: int, stage: int, micro_batches: int) -> lis
     return order + [("backward", batch) for batch in range(micro_batches - warm_up, micro_batches)]
 
 
+def interleaved_order(stages: int, stage: int, micro_batches: int, chunks: int) -> list[tuple[str, int, int]]:
+    """The interleaved 1F1B order of (forward | backward, micro-batch, chunk), as Megatron runs it.
+
+    The k-th piece of work belongs to chunk (k // stages) % chunks (backward: the last chunk first), micro-batch
+    (k // (stages · chunks)) · stages + k % stages.
+
+    >>> interleaved_order(2, 1, 2, 2)[:4]
+    [('forward', 0, 0), ('forward', 1, 0), ('forward', 0, 1), ('backward', 0, 1)]
+    """
+    total = micro_batches * chunks
+
+    def piece(phase: str, k: int) -> tuple[str, int, int]:
+        chunk = k // stages % chunks
+        batch = k // (stages * chunks) * stages + k % stages
+        return phase, batch, chunk if phase == "forward" else chunks - 1 - chunk
+
+    warm_up = min(2 * (stages - stage - 1) + (chunks - 1) * stages, total)
+    order = [piece("forward", k) for k in range(warm_up)]
+    for k in range(total - warm_up):
+        order += [piece("forward", warm_up + k), piece("backward", k)]
+    return order + [piece("backward", k) for k in range(total - warm_up, total)]
+
+
+def schedule(spec: ClusterSpec, stage: int, micro_batches: int) -> list[tuple[str, int, int]]:
+    if spec.chunks > 1:
+        return interleaved_order(spec.pp, stage, micro_batches, spec.chunks)
+    return [(phase, batch, 0) for phase, batch in one_forward_one_backward(spec.pp, stage, micro_batches)]
+
+
 class _Builder:
     """Collects kernels into segments; a segment ends where the stage communicates."""
 
@@ -89,10 +120,11 @@ class _Builder:
         self.messages: list[Message] = []
         self.bounds: list[int] = []
         self.open_segment = False
+        self.gathered: dict[int, int] = {}  # layer → message that gathers its weights
 
     def build(self) -> StageProgram:
-        for phase, batch in one_forward_one_backward(self.spec.pp, self.stage, self.model.micro_batches):
-            self._forward(batch) if phase == "forward" else self._backward(batch)
+        for phase, batch, chunk in schedule(self.spec, self.stage, self.model.micro_batches):
+            self._forward(batch, chunk) if phase == "forward" else self._backward(batch, chunk)
         last_backward = len(self.bounds) - 1
         self._tail()
         return StageProgram(
@@ -107,31 +139,48 @@ class _Builder:
             np.array([kernel.phase == "backward" for kernel in self.kernels], dtype=np.int64),
             np.array([kernel.type for kernel in self.kernels]),
             np.array([0.0 if kernel.core == CPU else 1.0 for kernel in self.kernels]),
+            np.array([kernel.expert for kernel in self.kernels]),
         )
 
-    def _forward(self, batch: int) -> None:
-        if self.stage > 0:
-            self._communicate("receive", "receive", "previous", self.costs.activation_bytes)
-        else:
-            self._compute(self.costs.embedding(), batch, "forward")
-        for layer in range(self.model.layers[self.stage]):
-            self._block(self.costs.attention(), batch, "forward", layer)
-            self._block(self.costs.mlp(), batch, "forward", layer)
-            self._cpu_operator(batch, layer)
-        if self.stage < self.spec.pp - 1:
-            self._communicate("send", "send", "next", self.costs.activation_bytes)
-        else:
-            self._compute(self.costs.loss(), batch, "forward")
+    def _layers(self, chunk: int) -> range:
+        """The layers of one of the stage's chunks; the first chunks take what cannot be split evenly."""
+        even, more = divmod(self.model.layers[self.stage], self.spec.chunks)
+        first = chunk * even + min(chunk, more)
+        return range(first, first + even + (chunk < more))
 
-    def _backward(self, batch: int) -> None:
-        if self.stage < self.spec.pp - 1:
+    def _is_first(self, chunk: int) -> bool:
+        """Whether the chunk is the begin of the model."""
+        return self.stage == 0 and chunk == 0
+
+    def _is_last(self, chunk: int) -> bool:
+        return self.stage == self.spec.pp - 1 and chunk == self.spec.chunks - 1
+
+    def _forward(self, batch: int, chunk: int) -> None:
+        if self._is_first(chunk):
+            self._compute(self.costs.embedding(), batch, "forward")
+        else:
+            self._communicate("receive", "receive", "previous", self.costs.activation_bytes)
+        layers = self._layers(chunk)
+        for layer in layers:
+            self._gather_weights(layer, ahead=layer + 1, layers=layers)
+            self._block(self.costs.attention(), batch, "forward", layer)
+            self._mlp(self.costs.mlp(), batch, "forward", layer)
+            self._cpu_operator(batch, layer)
+        if self._is_last(chunk):
+            self._compute(self.costs.loss(), batch, "forward")
+        else:
+            self._communicate("send", "send", "next", self.costs.activation_bytes)
+
+    def _backward(self, batch: int, chunk: int) -> None:
+        if not self._is_last(chunk):
             self._communicate("receive", "receive", "next", self.costs.activation_bytes)
-        for layer in reversed(range(self.model.layers[self.stage])):
-            self._block(self.costs.mlp_backward(), batch, "backward", layer)
+        layers = self._layers(chunk)
+        for layer in reversed(layers):
+            self._gather_weights(layer, ahead=layer - 1, layers=layers)
+            self._mlp(self.costs.mlp_backward(), batch, "backward", layer)
             self._block(self.costs.attention_backward(), batch, "backward", layer)
-            if batch == self.model.micro_batches - 1 and self.spec.dp > 1:
-                self._communicate("launch", "all_reduce", "dp", self.costs.gradient_bytes)
-        if self.stage > 0:
+            self._reduce_gradient(batch)
+        if not self._is_first(chunk):
             self._communicate("send", "send", "previous", self.costs.activation_bytes)
 
     def _tail(self) -> None:
@@ -154,16 +203,42 @@ class _Builder:
         op = "reduce_scatter" if self.spec.sequence_parallel else "all_reduce"
         self._communicate("collective", op, "tp", self.costs.activation_bytes)
 
+    def _mlp(self, kernels: list[Kernel], batch: int, phase: str, layer: int) -> None:
+        """With experts, tokens go to the rank that holds their expert, and their results come back."""
+        if self.spec.experts == 1:
+            self._block(kernels, batch, phase, layer)
+            return
+        self._communicate("collective", "all_to_all", "ep", self.costs.activation_bytes)
+        self._compute(kernels, batch, phase, layer, expert=True)
+        self._communicate("collective", "all_to_all", "ep", self.costs.activation_bytes)
+
+    def _gather_weights(self, layer: int, *, ahead: int, layers: range) -> None:
+        """The weights of the next layer are gathered while this one computes (FSDP's prefetch)."""
+        if not self.spec.sharded:
+            return
+        for wanted in (layer, ahead):
+            if wanted in layers and wanted not in self.gathered:
+                self.gathered[wanted] = len(self.messages)
+                self._communicate("prefetch", "all_gather", "dp", self.costs.gradient_bytes)
+        self._append(Instruction("need", self.gathered.pop(layer)))
+
+    def _reduce_gradient(self, batch: int) -> None:
+        """Sharded gradients are reduced after every micro-batch, others after the last."""
+        if self.spec.sharded:
+            self._communicate("prefetch", "reduce_scatter", "dp", self.costs.gradient_bytes)
+        elif batch == self.model.micro_batches - 1 and self.spec.dp > 1:
+            self._communicate("launch", "all_reduce", "dp", self.costs.gradient_bytes)
+
     def _cpu_operator(self, batch: int, layer: int) -> None:
         if self.model.cpu_operator:
             self._compute([self.costs.on_host_cpu("ArgSort", self.model.cpu_operator)], batch, "forward", layer)
 
-    def _compute(self, kernels: list[Kernel], batch: int, phase: str, layer: int = -1) -> None:
+    def _compute(self, kernels: list[Kernel], batch: int, phase: str, layer: int = -1, *, expert: bool = False) -> None:
         if not self.open_segment:
             self.instructions.append(Instruction("compute", len(self.bounds)))
             self.bounds.append(len(self.kernels))
             self.open_segment = True
-        self.kernels += [kernel.at(micro_batch=batch, phase=phase, layer=layer) for kernel in kernels]
+        self.kernels += [kernel.at(micro_batch=batch, phase=phase, layer=layer, expert=expert) for kernel in kernels]
 
     def _communicate(self, kind: str, op: str, axis: str, payload: int) -> None:
         self._append(Instruction(kind, len(self.messages)))
@@ -175,7 +250,7 @@ class _Builder:
 
     def _group_size(self, axis: str) -> int:
         spec = self.spec
-        return {"tp": spec.tp, "dp": spec.dp, "mp": spec.tp * spec.pp}.get(axis, 1)
+        return {"tp": spec.tp, "dp": spec.dp, "mp": spec.tp * spec.pp, "ep": spec.experts}.get(axis, 1)
 
 
 def _align_payload(payload: int, ranks: int) -> int:

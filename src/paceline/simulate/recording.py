@@ -109,10 +109,13 @@ class Recording:
 
     def load(self, template: int, step: int) -> float:
         """Tokens of the kernel in that step, relative to an even load."""
-        batch = self.program.kernels[template].micro_batch
-        if batch < 0 or self.evenly_loaded:
-            return 1.0
-        return float(self.state.load[step - FIRST_STEP, self.cluster.coordinates(self.rank)[0], batch])
+        kernel = self.program.kernels[template]
+        routed = float(self.state.expert_load[self.rank, step - FIRST_STEP]) if kernel.expert else 1.0
+        if kernel.micro_batch < 0 or self.evenly_loaded:
+            return routed
+        return routed * float(
+            self.state.load[step - FIRST_STEP, self.cluster.coordinates(self.rank)[0], kernel.micro_batch]
+        )
 
     def memory_calls(self, step: int) -> list[tuple[str, int, int]]:
         """(API, start, duration) of the host freeing and allocating memory, while the device is idle."""

@@ -6,6 +6,9 @@ until it needs something that another stage has not done yet; then the next stag
     blocking collective   end = max(arrivals of the group) + max(link times of its ring)
     send and receive      end = max(both arrivals) + link time of the sender
     gradient bucket       as a collective, on a separate stream; the next bucket arrives when it has finished
+    buffered send         end = start + link time of the sender; its receive ends when it has arrived
+    sharded weights       as a gradient bucket; a layer starts when its weights are there
+    all_to_all            each rank's link carries what its experts get
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 from paceline.core.errors import PacelineError
 from paceline.simulate.cluster import Cluster, Floats, Ints, ticks
 from paceline.simulate.cluster_state import ClusterState
-from paceline.simulate.compute_times import LINKS, STARTS, rank_compute_times
+from paceline.simulate.compute_times import LINKS, STARTS, noise_spread, rank_compute_times
 from paceline.simulate.links import TRANSPORTS, packets, transfer_time
 from paceline.simulate.program import Message, StageProgram, stage_program
 
@@ -114,15 +117,24 @@ class _Stage:
         self.sent: dict[str, list[int]] = {"next": [], "previous": []}  # messages in order
         self.received = {"next": 0, "previous": 0}
         self.replica_arrival: Ints | None = None  # arrival at the mp collective
+        self.weights_free = np.zeros(spec.stage_size, dtype=np.int64)  # the stream of the sharded weights is free again
 
     def _draw_links(self) -> Ints:
         """Draw the link times of all messages of this step; returns the jitter of their ends on each rank."""
         spec, program = self.cluster.spec, self.program
         random = np.random.default_rng((spec.seed, LINKS, program.stage, self.step))
         shape = (len(program.messages), spec.stage_size)
-        noise = 1.0 + spec.noise * random.standard_normal(shape)
-        self.times.link[self.step] = ticks(nominal_links(self.cluster, self.state, program) * noise)
+        noise = np.maximum(1.0 + spec.noise * noise_spread(self.cluster, random, shape), 0.5)
+        nominal = nominal_links(self.cluster, self.state, program) * self._routed_tokens()
+        self.times.link[self.step] = ticks(nominal * noise)
         return random.integers(0, END_JITTER, shape) * 10
+
+    def _routed_tokens(self) -> Floats:
+        """What each rank's experts get in an all_to_all, relative to an even share: [message, rank of the stage]."""
+        first, size = self.program.stage * self.cluster.spec.stage_size, self.cluster.spec.stage_size
+        load = self.state.expert_load[first : first + size, self.step]
+        routed = np.array([message.op == "all_to_all" for message in self.program.messages], dtype=np.bool_)
+        return np.where(routed[:, None], load[None, :], 1.0)
 
     @property
     def finished(self) -> bool:
@@ -158,6 +170,10 @@ class _Stage:
                 self.clock = self.clock + self.message_gap
                 self.times.arrival[self.step, index] = self.clock
                 self.buckets.append(index)
+            case "prefetch":
+                self._prefetch(index)
+            case "need":
+                self.clock = np.maximum(self.clock, self.times.done[self.step, index])
             case "send":
                 self.clock = self.clock + self.message_gap
                 self.times.arrival[self.step, index] = self.clock
@@ -175,6 +191,10 @@ class _Stage:
         longest = self._group_max(self.times.link[self.step, index], axis) if transfer is None else transfer
         return self._record(index, arrival, last, last + longest + self.jitter[index])
 
+    def _prefetch(self, index: int) -> None:
+        self.clock = self.clock + self.message_gap
+        self.weights_free = self._collective(index, np.maximum(self.clock, self.weights_free))
+
     def _record(self, index: int, arrival: Ints, moving: Ints, done: Ints) -> Ints:
         self.times.arrival[self.step, index] = arrival
         self.times.moving[self.step, index] = moving
@@ -183,9 +203,10 @@ class _Stage:
 
     def _group_max(self, values: Ints, axis: str) -> Ints:
         spec = self.cluster.spec
-        square = values.reshape(spec.dp, spec.tp)
-        most = square.max(axis=1 if axis == "tp" else 0, keepdims=True)
-        return np.broadcast_to(most, square.shape).reshape(-1)
+        experts = spec.experts if axis == "ep" else spec.dp
+        cube = values.reshape(spec.dp // experts, experts, spec.tp)
+        most = cube.max(axis=2 if axis == "tp" else 1, keepdims=True)
+        return np.broadcast_to(most, cube.shape).reshape(-1)
 
     def _replica_collective(self, index: int, stages: list[_Stage]) -> bool:
         """The all-reduce of the gradient norm over all tp · pp ranks of a replica, so it needs every stage."""
@@ -204,7 +225,9 @@ class _Stage:
     def _receive(self, index: int, stages: list[_Stage]) -> bool:
         axis = self.program.messages[index].axis
         back, sender = (
-            ("previous", stages[self.program.stage + 1]) if axis == "next" else ("next", stages[self.program.stage - 1])
+            ("previous", stages[(self.program.stage + 1) % len(stages)])
+            if axis == "next"
+            else ("next", stages[self.program.stage - 1])
         )
         number = self.received[axis]
         if len(sender.sent[back]) <= number:
@@ -220,21 +243,22 @@ class _Stage:
         if before is not None:
             posted = np.maximum(posted, sender.times.done[self.step, before])
         arrival = self.clock + self.message_gap
-        moving = np.maximum(posted, arrival)
+        moving = posted if self.cluster.spec.buffered_sends else np.maximum(posted, arrival)
         link = sender.times.link[self.step, sent]
         self.times.link[self.step, index] = link
         sender._record(sent, posted, moving, moving + link + sender.jitter[sent])
-        self.clock = self._record(index, arrival, moving, moving + link + self.jitter[index])
+        self.clock = self._record(index, arrival, moving, np.maximum(arrival, moving + link) + self.jitter[index])
 
     def _join(self, stages: list[_Stage]) -> bool:
         """Wait until every send was received and every gradient bucket is reduced."""
         for axis, back, neighbour in (("next", "previous", 1), ("previous", "next", -1)):
             sent = self.sent[axis]
-            if sent and stages[self.program.stage + neighbour].received[back] < len(sent):
+            if sent and stages[(self.program.stage + neighbour) % len(stages)].received[back] < len(sent):
                 return False
             for index in sent[-1:]:
                 self.clock = np.maximum(self.clock, self.times.done[self.step, index])
         self._reduce_gradients()
+        self.clock = np.maximum(self.clock, self.weights_free)
         return True
 
     def _reduce_gradients(self) -> None:
@@ -284,4 +308,5 @@ def _link_time(cluster: Cluster, state: ClusterState, message: Message, rank: in
     transport = TRANSPORTS[cluster.transport(rank, target)]
     largest = min(state.largest_packet or transport.packet, transport.packet)
     packed = packets(message, len(group.ranks), largest)
-    return transfer_time(packed, transport, state.links.get((rank, target), 1.0))
+    shared = cluster.spec.cards_per_nic if transport.name == "RDMA" else 1
+    return transfer_time(packed, transport, state.links.get((rank, target), 1.0) * shared)

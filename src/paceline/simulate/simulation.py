@@ -32,6 +32,11 @@ def simulate(
     """
     if layout not in LAYOUTS:
         raise UsageError(f"unknown layout {layout!r}", hint=f"possible layouts: {', '.join(LAYOUTS)}")
+    if spec.experts > 1 and layout != "kineto":
+        raise UsageError(
+            f"layout {layout} cannot be written for experts: their all_to_all uses every link of a group",
+            hint="use the layout kineto, which records no links",
+        )
     _check_output(out)
     cluster = Cluster(spec)
     parsed = parse_faults(faults, cluster)

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
 def cache_root() -> Path:
+    """$PACELINE_CACHE or ~/.cache/paceline, made for this user only: what was recorded on a private host stays private."""
     configured = os.environ.get("PACELINE_CACHE")
     if configured:
+        with suppress(OSError):
+            make_private(Path(configured))
         return Path(configured)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
+    with suppress(OSError):  # who cannot change it reports it when something is written
+        make_private(root)
+        if root.stat().st_uid == os.getuid() and root.stat().st_mode & 0o077:
+            root.chmod(0o700)  # made by an earlier version
+    return root
+
+
+def make_private(directory: Path) -> Path:
+    """Create a directory that only this user can enter; one that exists keeps the rights that somebody gave it."""
+    if not directory.exists():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
 
 
 def cache_name(text: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Callable
 
 from paceline.storage.stored_file import Data
 
@@ -20,8 +22,15 @@ _POLYNOMIAL = 0xEDB88320
 _ETAG = re.compile(r"[0-9a-f]{32}(-\d{1,5})?")
 
 
+def new_md5(data: Data = b"") -> hashlib._Hash:
+    """An MD5 to update: a checksum here, so FIPS builds of Python allow it where they can be told (from 3.9 on)."""
+    if sys.version_info >= (3, 9):
+        return hashlib.md5(data, usedforsecurity=False)
+    return hashlib.md5(data)
+
+
 def md5(data: Data) -> str:
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+    return new_md5(data).hexdigest()
 
 
 def crc32(data: Data) -> str:

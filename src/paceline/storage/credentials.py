@@ -14,10 +14,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Dict, Optional
 from urllib.parse import urlsplit
 
 import msgspec
 
+from paceline.storage.cloud_endpoints import (
+    CloudPlace,
+    CloudService,
+    bucket_place,
+    find_endpoint_of,
+    region_of,
+    with_scheme,
+)
 from paceline.storage.secret import Secret
 from paceline.storage.store_errors import DeniedError
 
@@ -62,8 +71,11 @@ class AccessFields(msgspec.Struct, frozen=True):
     iam_endpoint: str = ""
     obs_endpoint: str = ""
     modelarts_endpoint: str = ""
+    swr_endpoint: str = ""
+    site: str = ""
+    """Domain of a private site."""
     signature: str = ""
-    path_style: bool | None = None
+    path_style: Optional[bool] = None
     ca_file: str = ""
     credentials: str = ""
     """"ECS": use the temporary credentials of this machine's agency."""
@@ -74,7 +86,7 @@ class AccessFields(msgspec.Struct, frozen=True):
 
 class _AccessFile(msgspec.Struct, frozen=True):
     access_config: AccessFields = AccessFields()
-    buckets: dict[str, AccessFields] = {}
+    buckets: Dict[str, AccessFields] = {}
 
 
 _VARIABLES: dict[str, tuple[tuple[str, str, str, str, str], ...]] = {
@@ -105,7 +117,59 @@ def find_bucket_access(scheme: str, bucket: str) -> BucketAccess:
     fields = from_environment or _from_files(bucket)
     if fields is None:
         raise _no_credentials(scheme, bucket)
-    return _bucket_access(scheme, fields, from_environment is None, os.environ.get("SSL_CERT_FILE"))
+    located = _located(scheme, bucket, fields, from_environment)
+    return _bucket_access(scheme, located, from_environment is None, os.environ.get("SSL_CERT_FILE"))
+
+
+def _located(scheme: str, bucket: str, fields: AccessFields, from_environment: AccessFields | None) -> AccessFields:
+    """The credentials with the bucket's endpoint and region, from whichever source names them."""
+    described = bucket_place(bucket)
+    if scheme == "s3" and described == CloudPlace():
+        return fields
+    environment = _place(from_environment) if from_environment else _environment_place()
+    own = CloudPlace() if from_environment else _own_place(bucket)
+    named = environment.named(CloudService.obs) if from_environment else own.endpoint(CloudService.obs)
+    stored = CloudPlace() if named else _stored_place()
+    endpoint = named or find_endpoint_of(CloudService.obs, described=described, environment=environment, stored=stored)
+    region = region_of(endpoint) or own.region or described.region or environment.region or stored.region
+    return msgspec.structs.replace(fields, obs_endpoint=endpoint, server="", region_name=region)
+
+
+def _own_place(bucket: str) -> CloudPlace:
+    """What an access file says of this very bucket."""
+    file = next((path for path in _files() if path.is_file()), None)
+    return _place(_read_file(file).buckets.get(bucket, AccessFields())) if file else CloudPlace()
+
+
+def _stored_place() -> CloudPlace:
+    """Of the first access file; also for credentials of the environment."""
+    file = next((path for path in _files() if path.is_file()), None)
+    return _place(_read_file(file).access_config) if file else CloudPlace()
+
+
+def _environment_place() -> CloudPlace:
+    return CloudPlace(
+        region=os.environ.get("OBS_REGION", ""),
+        endpoints=((CloudService.obs, os.environ.get("OBS_ENDPOINT", "")),),
+    )
+
+
+def _place(fields: AccessFields) -> CloudPlace:
+    return CloudPlace(
+        region=fields.region_name,
+        site=fields.site,
+        endpoints=(
+            (CloudService.obs, fields.obs_endpoint or fields.server),
+            (CloudService.modelarts, fields.modelarts_endpoint),
+            (CloudService.iam, fields.iam_endpoint),
+            (CloudService.swr, fields.swr_endpoint),
+        ),
+    )
+
+
+def find_cloud_endpoint(service: CloudService, described: CloudPlace) -> str:
+    """Of a service, for a job with this description; empty where nothing says where the cloud is."""
+    return find_endpoint_of(service, described=described, environment=_environment_place(), stored=_stored_place())
 
 
 def _no_credentials(scheme: str, bucket: str) -> DeniedError:
@@ -123,20 +187,19 @@ def _no_credentials(scheme: str, bucket: str) -> DeniedError:
 
 @dataclass(frozen=True)
 class CloudAccess:
-    """Credentials and endpoint for the cloud's services (ModelArts); empty strings where nothing is configured."""
+    """Credentials for the cloud's services (ModelArts); empty strings where nothing is configured."""
 
     key: Secret
     secret: Secret
     token: Secret | None
     project_id: str
-    region: str
-    modelarts_endpoint: str
+    ca_file: str
     source: str
     """Where the credentials come from, so that messages can say what to renew."""
 
 
 def find_cloud_access() -> CloudAccess:
-    """The same sources in the same order as for buckets; project and endpoint may come from the file in any case."""
+    """The same sources in the same order as for buckets; the project may come from the file in any case."""
     stored, file = _from_files(""), next((path for path in _files() if path.is_file()), user_access_file())
     variables = next(
         (names for names in _CLOUD_VARIABLES if os.environ.get(names[0]) and os.environ.get(names[1])), None
@@ -156,8 +219,7 @@ def find_cloud_access() -> CloudAccess:
         secret=Secret(secret),
         token=Secret(token) if token else None,
         project_id=os.environ.get("HUAWEICLOUD_SDK_PROJECT_ID") or fields.project_id,
-        region=os.environ.get("OBS_REGION") or fields.region_name,
-        modelarts_endpoint=fields.modelarts_endpoint,
+        ca_file=fields.ca_file or os.environ.get("SSL_CERT_FILE", ""),
         source=variables[0] if variables else str(file),
     )
 
@@ -246,7 +308,7 @@ def _check_mode(path: Path, mode: int) -> None:
 def _decode(path: Path) -> _AccessFile:
     try:
         # Editors on Windows write a byte order mark.
-        return msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=_AccessFile)
+        return msgspec.json.decode(path.read_text("utf-8-sig"), type=_AccessFile)
     except OSError as error:
         raise DeniedError(f"{path}: {error.strerror}", hint="make it readable for your user") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -256,11 +318,11 @@ def _decode(path: Path) -> _AccessFile:
 
 @lru_cache(maxsize=64)  # called before every request
 def _bucket_access(scheme: str, fields: AccessFields, from_file: bool, ca_file: str | None) -> BucketAccess:
+    if fields.signature not in ("", *_SIGNATURES):
+        raise DeniedError(f"{scheme}://: unknown value of 'signature'", hint=f"known: {', '.join(_SIGNATURES)}")
     region = fields.region_name or "us-east-1"
     endpoint = _endpoint(scheme, fields, region)
     host = _host(endpoint)
-    if fields.signature not in ("", *_SIGNATURES):
-        raise DeniedError(f"{scheme}://: unknown value of 'signature'", hint=f"known: {', '.join(_SIGNATURES)}")
     path_style = fields.path_style
     if path_style is None:
         path_style = _is_address(host) or not (host.endswith(_VIRTUAL_HOST_DOMAINS) or fields.signature == "obs")
@@ -278,11 +340,15 @@ def _bucket_access(scheme: str, fields: AccessFields, from_file: bool, ca_file: 
 
 
 def _endpoint(scheme: str, fields: AccessFields, region: str) -> str:
-    configured = (fields.obs_endpoint or fields.server).rstrip("/")
+    configured = fields.obs_endpoint or fields.server
     if configured:
-        return configured if "://" in configured else f"https://{configured}"
-    host = f"s3.{region}.amazonaws.com" if scheme == "s3" else f"obs.{region}.myhuaweicloud.com"
-    return f"https://{host}"
+        return with_scheme(configured)
+    if scheme == "s3":
+        return f"https://s3.{region}.amazonaws.com"
+    raise DeniedError(
+        "obs://: neither a region nor an endpoint of OBS is configured",
+        hint="set OBS_REGION=cn-north-4 (or OBS_ENDPOINT), region_name in the access file, or modelarts: region: in job.yaml",
+    )
 
 
 def _host(endpoint: str) -> str:

@@ -5,7 +5,7 @@ Which files readers open is declared by the formats (formats/file_selection.py);
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Callable
 
 from paceline.storage.partial_files import PARTIAL_SUFFIX
 

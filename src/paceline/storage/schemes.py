@@ -18,7 +18,7 @@ BUILT_IN_STORES = {
     "ssh": "paceline.storage.stores.ssh:open_ssh_store",
 }
 """The same as in pyproject.toml (a test compares them). Training jobs may have Paceline only on their PYTHONPATH, where
-its entry points do not exist (docs/decisions/094), and no command on our own stores pays for reading metadata."""
+its entry points do not exist (docs/decisions/140), and no command on our own stores pays for reading metadata."""
 
 
 def is_known_scheme(scheme: str) -> bool:

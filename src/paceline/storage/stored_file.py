@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
-Data = bytes | memoryview
+Data = Union[bytes, memoryview]
 
 
-@dataclass(frozen=True, order=True, slots=True)
+@dataclass(frozen=True, order=True)
 class StoredFile:
     """One file or object below a store's root."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from typing import Callable
 
 Task = Callable[[], None]
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from paceline.training.monitor_calls import MonitorCalls
 from paceline.training.training_state import TrainingState
 
 
 class Monitor:
-    """Override what you need. Methods run in the training loop: keep them fast and do slow work in a thread."""
+    """Override what you need. Methods run in the training loop: keep them fast and do slow work in a thread.
+
+    What they raise is logged, and training goes on; raise StopTraining to end it on purpose.
+    """
 
     def train_begin(self, state: TrainingState) -> None:
         """state.step is the step from which training starts."""
@@ -44,15 +48,14 @@ class Monitored:
 
     def __init__(self, monitors: Sequence[Monitor], state: TrainingState) -> None:
         self.monitors, self.state = list(monitors), state
+        self._calls = MonitorCalls(self.monitors)
 
     def __enter__(self) -> Monitored:
-        for monitor in self.monitors:
-            monitor.train_begin(self.state)
+        self._calls.call("train_begin", self.state)
         return self
 
     def step_begin(self) -> None:
-        for monitor in self.monitors:
-            monitor.step_begin(self.state)
+        self._calls.call("step_begin", self.state)
 
     def step_end(
         self, *, loss: float | Callable[[], float | None] | None = None, learning_rate: float | None = None
@@ -65,13 +68,11 @@ class Monitored:
             self.state.loss = loss
         if learning_rate is not None:
             self.state.learning_rate = learning_rate
-        for monitor in self.monitors:
-            monitor.step_end(self.state)
+        self._calls.call("step_end", self.state)
 
     def epoch_end(self) -> None:
         """Counts the epoch."""
-        for monitor in self.monitors:
-            monitor.epoch_end(self.state)
+        self._calls.call("epoch_end", self.state)
         if not self.state.total_steps or self.state.step < self.state.total_steps:
             self.state.epoch += 1  # a checkpoint saved at the very end belongs to the last epoch
 
@@ -80,22 +81,13 @@ class Monitored:
     ) -> None:
         try:
             if error is None:
-                for monitor in self.monitors:
-                    monitor.train_end(self.state)
+                self._calls.call("train_end", self.state)
             else:
-                for monitor in self.monitors:
-                    monitor.train_failed(self.state, error)
+                self._calls.call("train_failed", self.state, error)
         finally:
-            close_all(self.monitors)
+            self._calls.close()
 
 
 def close_all(monitors: Sequence[Monitor]) -> None:
-    """Close all monitors, even if some fail; raises the first error at the end."""
-    problem: Exception | None = None
-    for monitor in monitors:
-        try:
-            monitor.close()
-        except Exception as error:  # the other monitors are closed too; raised below
-            problem = problem or error
-    if problem is not None:
-        raise problem
+    """Close all monitors, even if some fail."""
+    MonitorCalls(monitors).close()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Callable, Mapping
 
 Weights = Mapping[str, Any]
 """Name → NumPy array, or a torch or MindSpore tensor (bfloat16 has no NumPy type); read immediately, not stored."""
@@ -45,13 +45,19 @@ class TrainingState:
     """The same for learning_rate, if the loop does not have it as a number."""
     sum_over_ranks: Callable[[Sequence[float]], Sequence[float]] | None = None
     """Element-wise sum; every rank calls it at the end of the same step. None: not available."""
+    error: Exception | None = None
+    """What loss_of raised: an error of the training (a lost device), not of the monitor that asked."""
     _loss_step: int = -1
     _loss: float | None = None
 
     @property
     def loss(self) -> float | None:
         if self._loss_step != self.step:
-            self._loss, self._loss_step = self.loss_of(), self.step
+            try:
+                self._loss, self._loss_step = self.loss_of(), self.step
+            except Exception as error:
+                self.error = error
+                raise
         return self._loss
 
     @loss.setter

@@ -12,10 +12,8 @@ from starlette.types import ASGIApp
 from paceline.core.errors import PacelineError
 from paceline.diagnosis.hardware import Hardware
 from paceline.web.app import create_app
+from paceline.web.connections import ImpatientProtocol, connection_limit
 from paceline.web.security import AccessRules
-
-AT_ONCE = 256
-"""Connections beyond this are answered with 503."""
 
 
 def listen(
@@ -48,11 +46,12 @@ def listen_with(app: ASGIApp, *, host: str, port: int, announce: Callable[[str],
         name = socket.gethostname() if host in ("0.0.0.0", "::") else host
         shown = f"[{name}]" if ":" in name else name
         announce(f"http://{shown}:{bound.getsockname()[1]}")
+        ImpatientProtocol.limit = connection_limit()
         config = uvicorn.Config(
             app,
             log_level="warning",
             access_log=False,
-            limit_concurrency=AT_ONCE,
+            http=ImpatientProtocol,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=3,
             server_header=False,

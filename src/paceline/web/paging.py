@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import duckdb
 
+from paceline.core.text_encoding import spreadsheet_cell
 from paceline.web.problems import BadRequestError
 
 MOST_ROWS = 500
@@ -77,7 +78,7 @@ def csv_lines(cursor: duckdb.DuckDBPyConnection, table: PagedTable, filters: Fil
     )
     yield _csv([[_titled(column) for column in table.columns]])
     while rows := cursor.fetchmany(_CHUNK):
-        yield _csv([[_plain(value) for value in row] for row in rows])
+        yield _csv([[spreadsheet_cell(value) for value in row] for row in rows])
 
 
 def _query(table: PagedTable, filters: Filters) -> tuple[str, dict[str, int | str | None]]:
@@ -112,17 +113,6 @@ _UNITS = {"ms": "ms", "bytes": "B", "rate": "GB/s", "fraction": "fraction"}
 def _titled(column: Column) -> str:
     unit = _UNITS.get(column.kind)
     return f"{column.name} ({unit})" if unit else column.name
-
-
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""Full-width signs too: spreadsheets set to Chinese or Japanese treat them like the plain ones."""
-
-
-def _plain(value: Any) -> Any:
-    """A cell that a spreadsheet would run as a formula becomes text: names come from untrusted files."""
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return f"'{value}"
-    return value
 
 
 def _csv(rows: list[list[Any]]) -> str:

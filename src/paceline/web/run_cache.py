@@ -5,13 +5,11 @@ from __future__ import annotations
 import gzip
 import logging
 import os
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +19,7 @@ import msgspec
 
 from paceline.core.errors import PacelineError, UsageError
 from paceline.core.i18n import LANGUAGES, Language
+from paceline.core.scratch_directory import scratch_directory
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.diagnose import examine
 from paceline.diagnosis.finding import Diagnosis, Finding
@@ -125,7 +124,8 @@ class CachedRun:
         self._results: dict[tuple[str, ...], object] = {}
         self._run: Run | None = None
         self._lock = threading.RLock()
-        self._scratch = Path(tempfile.mkdtemp(prefix="paceline-web-"))
+        self._open = ExitStack()
+        self._scratch = self._open.enter_context(scratch_directory())
 
     # -- in the background -------------------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class CachedRun:
             if self._run is not None:
                 self._run.close()
             self._run = None
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._open.close()
 
     def _ready(self) -> Run:
         if self.state.phase != READY or self._run is None:

@@ -8,11 +8,14 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+from math import ceil
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from paceline.web.login_delay import LoginDelay
 
 COOKIE = "paceline"
 LOGIN = "/login"
@@ -67,12 +70,7 @@ class AccessRules:
         assert self.token is not None
         return hmac.new(self.token.encode(), b"paceline cookie", hashlib.sha256).hexdigest()
 
-    def is_authorized(self, headers: Headers) -> bool:
-        if self.token is None:
-            return True
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and self.is_token(given.strip()):
-            return True
+    def has_cookie(self, headers: Headers) -> bool:
         return hmac.compare_digest(_cookie(headers).encode(), self.cookie().encode())
 
     def is_token(self, given: str) -> bool:
@@ -110,21 +108,47 @@ class AccessGuard:
 
     def __init__(self, app: ASGIApp, rules: AccessRules, most_body: int = MOST_BODY) -> None:
         self.app, self.rules, self.most_body = app, rules, most_body
+        self.delay = LoginDelay()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        response = self._refusal(scope, headers)
-        if response is None and scope["path"] == LOGIN and self.rules.token is not None:
-            response = await self._login(scope, receive)
-        if response is None and not self.rules.is_authorized(headers) and not scope["path"].startswith(_STATIC):
-            response = self._unauthorized(scope)
+        try:
+            response = await self._answer(scope, Headers(scope=scope), receive)
+        except _TooManyTriesError as error:
+            response = _error(
+                429, "too many wrong tokens", f"try again in {error.seconds} s", retry_after=error.seconds
+            )
         if response is not None:
             await response(scope, receive, _with_headers(send, scope))
             return
         await self.app(scope, _bounded(receive, self.most_body), _with_headers(send, scope))
+
+    async def _answer(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
+        """The response to a request that the application must not see."""
+        if response := self._refusal(scope, headers):
+            return response
+        if scope["path"] == LOGIN and self.rules.token is not None:
+            return await self._login(scope, receive)
+        if scope["path"].startswith(_STATIC) or self._is_authorized(scope, headers):
+            return None
+        return self._unauthorized(scope)
+
+    def _is_authorized(self, scope: Scope, headers: Headers) -> bool:
+        if self.rules.token is None or self.rules.has_cookie(headers):
+            return True
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        return kind.lower() == "bearer" and self._is_right(scope, given.strip())
+
+    def _is_right(self, scope: Scope, given: str) -> bool:
+        """Whether this is the token; not looked at while an address that sent wrong ones has to wait."""
+        address = str((scope.get("client") or ("",))[0])
+        if (left := self.delay.seconds_left(address)) > 0:
+            raise _TooManyTriesError(ceil(left))
+        right = self.rules.is_token(given)
+        (self.delay.note_right if right else self.delay.note_wrong)(address)
+        return right
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         if not self.rules.allows_host(headers.get("host", "")):
@@ -133,25 +157,33 @@ class AccessGuard:
             return _error(414, "the address is too long")
         if scope["method"] not in ("GET", "HEAD"):
             origin = headers.get("origin")
-            if origin is not None and not self.rules.allows_host(urlsplit(origin).netloc):
-                return _error(403, "cross-origin requests are refused")
+            if origin is not None and (refused := self._origin_refusal(origin)):
+                return refused
             length = headers.get("content-length", "0")
             if not length.isdecimal() or int(length) > self.most_body:
                 return _error(413, f"the request body is larger than {self.most_body} bytes")
         return None
 
+    def _origin_refusal(self, origin: str) -> Response | None:
+        try:
+            host = urlsplit(origin).netloc
+        except ValueError:
+            return _error(400, "the Origin header is malformed")
+        return None if self.rules.allows_host(host) else _error(403, "cross-origin requests are refused")
+
     async def _login(self, scope: Scope, receive: Receive) -> Response:
         if scope["method"] != "POST":
             return HTMLResponse(_LOGIN_PAGE.format(problem=""))
         given = parse_qs((await _body(receive)).decode("latin-1")).get("token", [""])[0]
-        if not self.rules.is_token(given):
+        if not self._is_right(scope, given):
             return HTMLResponse(_LOGIN_PAGE.format(problem="Wrong token. · 令牌不正确。"), 401)
         return self._logged_in("/")
 
     def _unauthorized(self, scope: Scope) -> Response:
         """The printed address carries the token once; then the browser gets a cookie and an address without it."""
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        if scope["method"] == "GET" and self.rules.is_token(query.pop("token", [""])[0]):
+        given = query.pop("token", [""])[0]
+        if scope["method"] == "GET" and given and self._is_right(scope, given):
             rest = urlencode(query, doseq=True)
             return self._logged_in(scope["path"] + (f"?{rest}" if rest else ""))
         if scope["method"] == "GET" and not scope["path"].startswith("/api/"):
@@ -165,8 +197,18 @@ class AccessGuard:
         return response
 
 
-def _error(status: int, message: str, hint: str | None = None, *, bearer: bool = False) -> Response:
-    headers = {"www-authenticate": "Bearer"} if bearer else None
+class _TooManyTriesError(Exception):
+    def __init__(self, seconds: int) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+def _error(
+    status: int, message: str, hint: str | None = None, *, bearer: bool = False, retry_after: int | None = None
+) -> Response:
+    headers = {"www-authenticate": "Bearer"} if bearer else {}
+    if retry_after is not None:
+        headers["retry-after"] = str(retry_after)
     return JSONResponse({"error": message, "hint": hint}, status, headers)
 
 

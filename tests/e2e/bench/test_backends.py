@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.jobs.conftest import bucket, modelarts, own_state, slurm, slurm_cluster, standin_server
+from e2e.jobs.conftest import (
+    bucket,
+    modelarts,
+    own_state,
+    region,
+    region_server,
+    s3,
+    slurm,
+    slurm_cluster,
+    standin_server,
+)
 from paceline.bench.result import read_result
 from support.bench.result_trees import paceline
 from support.jobs.standin import StandIn
@@ -16,7 +26,19 @@ from support.jobs.workloads import in_the_cloud
 from support.storage.fixtures import own_places, proxy
 from support.storage.servers import S3Server, _free_ports
 
-__all__ = ["bucket", "modelarts", "own_places", "own_state", "proxy", "slurm", "slurm_cluster", "standin_server"]
+__all__ = [
+    "bucket",
+    "modelarts",
+    "own_places",
+    "own_state",
+    "proxy",
+    "region",
+    "region_server",
+    "s3",
+    "slurm",
+    "slurm_cluster",
+    "standin_server",
+]
 EXAMPLE = Path(__file__).parents[3] / "src" / "paceline" / "bench" / "examples" / "gpt2"
 
 
@@ -27,6 +49,15 @@ def shape_of(value: object) -> object:
     return [shape_of(value[0])] if isinstance(value, list) and value else None
 
 
+def alike(one: object, other: object) -> bool:
+    """The same keys; what one backend knows another may not (an interval, what the nodes report)."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return alike(one[0], other[0])
+    return one is None or other is None
+
+
 @pytest.fixture
 def bench_yaml(tmp_path: Path, bucket: str, modelarts: StandIn) -> Path:
     """The shipped example, smaller, with what Slurm and ModelArts need added."""
@@ -35,7 +66,6 @@ def bench_yaml(tmp_path: Path, bucket: str, modelarts: StandIn) -> Path:
     (tmp_path / "code" / "train.py").write_bytes((EXAMPLE / "train.py").read_bytes())
     said["job"] |= in_the_cloud(
         bucket,
-        modelarts.endpoint,
         ranks=2,
         slurm={"partition": "tests"},
         code_dir="code",
@@ -65,4 +95,4 @@ def test_one_description_gives_results_of_one_schema_everywhere(
         assert result.throughput_ratio and 0 < (result.accuracy or 0) < 1
         assert result.proc_start_time and result.proc_end_time
         shapes.append(shape_of(json.loads((out / "result.json").read_text())))
-    assert shapes[0] == shapes[1] == shapes[2]
+    assert alike(shapes[0], shapes[1]) and alike(shapes[1], shapes[2])

@@ -116,7 +116,9 @@ def test_terminal_shows_the_answer_first(result: BenchResult, capsys: pytest.Cap
     print_page(result_page(result, "en"))
     said = capsys.readouterr().out
     assert (
-        said.index("91.0 ± 1.000 samples/s on 2 rank(s)") < said.index("Score") < said.index("Where scaling loses time")
+        said.index("91.0 ± 2.484 samples/s (95 %, 3 runs) on 2 rank(s)")
+        < said.index("Score")
+        < said.index("Where scaling loses time")
     )
     assert "(if fixed: 50.0 → 48.0 ms per step, 4.0 % less time)" in said
     assert "[red]" in said and "Every card" not in said

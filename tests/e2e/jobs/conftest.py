@@ -7,12 +7,47 @@ from pathlib import Path
 
 import pytest
 
+from support.jobs import region as cloud
+from support.jobs.region import CloudRegion
 from support.jobs.slurm_cluster import SlurmCluster, missing
 from support.jobs.standin import PROJECT, StandIn
-from support.storage.fixtures import bucket, own_places, proxy, s3
+from support.storage.fixtures import bucket, own_places, proxy
 from support.storage.servers import S3Server
 
-__all__ = ["bucket", "own_places", "proxy", "s3"]
+__all__ = ["bucket", "own_places", "proxy"]
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server(tmp_path_factory.mktemp("weed") / "server", domain=cloud.OBS)
+    server.start()
+    yield server
+    server.stop(hard=True)
+
+
+@pytest.fixture(scope="session")
+def region_server(
+    s3: S3Server, standin_server: StandIn, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CloudRegion]:
+    """The region's names resolve in this process from now on."""
+    if why := cloud.missing():
+        pytest.skip(why)
+    made = CloudRegion(tmp_path_factory.mktemp("region"), obs=s3.ports[0], modelarts=standin_server.port)
+    cloud.enter(made)
+    yield made
+    cloud.leave()
+    made.close()
+
+
+@pytest.fixture
+def region(region_server: CloudRegion, bucket: str, monkeypatch: pytest.MonkeyPatch) -> CloudRegion:
+    """What a user has: a region in the description, credentials, and the private cloud's CA."""
+    region_server.silent.clear()
+    region_server.add_bucket(bucket)
+    monkeypatch.setenv("SSL_CERT_FILE", str(region_server.ca_file))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    return region_server
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +67,10 @@ def standin_server(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture
-def modelarts(standin_server: StandIn, s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    """The stand-in without faults or jobs, with its keys in the environment."""
+def modelarts(
+    standin_server: StandIn, s3: S3Server, region: CloudRegion, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StandIn]:
+    """The stand-in without faults or jobs, with its keys in the environment; it answers on the names of its region."""
     standin_server.faults.clear()
     standin_server.seen.clear()
     standin_server.refused.clear()
@@ -41,7 +78,6 @@ def modelarts(standin_server: StandIn, s3: S3Server, bucket: str, monkeypatch: p
     monkeypatch.setenv("HUAWEICLOUD_SDK_AK", s3.key)
     monkeypatch.setenv("HUAWEICLOUD_SDK_SK", s3.secret)
     monkeypatch.setenv("HUAWEICLOUD_SDK_PROJECT_ID", PROJECT)
-    monkeypatch.setenv("OBS_ENDPOINT", s3.endpoint)
     yield standin_server
     for job in list(standin_server.jobs.values()):
         job.close()

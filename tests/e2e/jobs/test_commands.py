@@ -21,7 +21,7 @@ def job(*words: object) -> Result:
 def test_a_cloud_job_is_started_listed_looked_at_and_stopped(
     tmp_path: Path, s3: S3Server, bucket: str, modelarts: StandIn
 ) -> None:
-    keys = in_the_cloud(bucket, modelarts.endpoint, nodes=2, hyperparameters={"wait_for": str(tmp_path / "never")})
+    keys = in_the_cloud(bucket, nodes=2, hyperparameters={"wait_for": str(tmp_path / "never")})
     description = write_job(tmp_path, **keys)
     started = job("submit", description, "--detach", "--into", "job7", "--json")
     number = json.loads(started.stdout)["remote_id"]
@@ -44,7 +44,7 @@ def test_a_cloud_job_is_started_listed_looked_at_and_stopped(
 def test_a_job_of_another_machine_is_followed_by_its_exact_name(
     tmp_path: Path, bucket: str, modelarts: StandIn
 ) -> None:
-    description = write_job(tmp_path, **in_the_cloud(bucket, modelarts.endpoint, naming="exact"))
+    description = write_job(tmp_path, **in_the_cloud(bucket, naming="exact"))
     assert job("submit", description, "--detach").exit_code == 0
     shutil.rmtree(tmp_path / "state")
     shutil.rmtree(tmp_path / "paceline-jobs")

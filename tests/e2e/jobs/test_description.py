@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,10 @@ from hypothesis import strategies as st
 
 from paceline.core.errors import UsageError
 from paceline.jobs import JobDescription, YamlDocument, load_job
+from paceline.jobs.description import ModelArtsSettings
 from paceline.jobs.job_plan import make_job_plan
 from paceline.jobs.modelarts.endpoint import endpoint_of
 from paceline.jobs.modelarts.pre_start import pre_start_files, pre_start_script
-from paceline.storage.credentials import CloudAccess
-from paceline.storage.secret import Secret
 from support.jobs.workloads import in_the_cloud, write_job
 
 
@@ -41,6 +41,8 @@ def refused(tmp_path: Path, text: str) -> str:
         ("ranks: [", "job.yaml:4: not readable as YAML"),
         ("a: !!python/object/apply:os.system [exit]", "job.yaml:3: not readable as YAML: could not determine"),
         ("a: &a [*a]", "nested too deeply"),
+        ("inputs: {data: " + "x" * 300 + "}", "does not exist"),  # too long for any file name
+        ("pre_start: {wheels: [" + "x" * 300 + ".whl]}", "not found"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(lines: str, said: str, tmp_path: Path) -> None:
@@ -88,7 +90,7 @@ def test_paths_count_from_the_file_and_modelarts_spelling_is_a_bucket(
     assert job.code_dir == str(tmp_path / "jobs" / "code")
     plan = make_job_plan(job, "j", tmp_path / "j")
     assert Path(plan.outputs["train_url"]).resolve() == tmp_path / "results"
-    cloud = write_job(tmp_path / "jobs", **in_the_cloud("b", "http://x", code_url="/b/code/", inputs={"d": "/b/data/"}))
+    cloud = write_job(tmp_path / "jobs", **in_the_cloud("b", code_url="/b/code/", inputs={"d": "/b/data/"}))
     assert (load_job(cloud).code_url, load_job(cloud).inputs) == ("obs://b/code/", {"d": "obs://b/data/"})
 
 
@@ -134,15 +136,23 @@ def test_the_pre_start_script_installs_what_is_uploaded_into_run(tmp_path: Path)
     assert set(pre_start_files(job)) == {"run/our own.whl", "run/Ascend-cann_8.run"}
 
 
-def test_where_modelarts_is_comes_from_the_nearest_word() -> None:
+def test_where_modelarts_is_comes_from_the_nearest_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = {
+        "access_key": "k",
+        "secret_access_key": "s",
+        "region_name": "cn-north-4",
+        "modelarts_endpoint": "ma.private",
+    }
+    (tmp_path / "access.json").write_text(json.dumps({"access_config": stored}))
+    (tmp_path / "access.json").chmod(0o600)
+    monkeypatch.setenv("PACELINE_ACCESS", str(tmp_path / "access.json"))
+
     def endpoint(**keys: str) -> str:
-        wanted = JobDescription(job_name="a", boot_file="b").modelarts
-        access = CloudAccess(Secret("k"), Secret("s"), None, "p", "cn-north-4", "ma.private", "file")
-        return endpoint_of(type(wanted)(**keys), access)
+        return endpoint_of(ModelArtsSettings(**keys))
 
     assert endpoint(endpoint="http://127.0.0.1:1/") == "http://127.0.0.1:1"
     assert endpoint(site="cn-central-221.ovaijisuan.com") == "https://modelarts.cn-central-221.ovaijisuan.com"
-    assert endpoint() == "https://ma.private"
+    assert endpoint() == "https://ma.private" == endpoint(region="cn-north-4")
     assert endpoint(region="cn-south-1") == "https://modelarts.cn-south-1.myhuaweicloud.com"
 
 

@@ -10,9 +10,11 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from paceline.bench.bench_plan import load_bench_plan
 from paceline.core.errors import UsageError
 from paceline.jobs import load_job
 from paceline.jobs.aisbench_config import read_aisbench_config
+from paceline.jobs.import_config import to_job_description
 from support.storage.servers import paceline
 
 CONFIG = """
@@ -80,9 +82,10 @@ def test_a_config_becomes_a_description_that_can_be_submitted(config: Path, tmp_
     assert paceline("job", "import", config, env={}, cwd=tmp_path).returncode == 2, "nothing is overwritten"
 
 
-def test_the_newer_session_wins_and_keys_are_kept_when_asked(config: Path, tmp_path: Path) -> None:
-    done = paceline("job", "import", config, "-o", "v2.yaml", "--save-keys", env={}, cwd=tmp_path)
+def test_the_other_session_is_read_and_keys_are_kept_when_asked(config: Path, tmp_path: Path) -> None:
+    done = paceline("job", "import", config, "-o", "v2.yaml", "--version", "V2", "--save-keys", env={}, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "session_config_v2 was read (V2); the file also has session_config: --version V1 reads it" in done.stderr
     described = yaml.safe_load((tmp_path / "v2.yaml").read_text())
     assert (described["job_name"], described["nodes"], described["pool_id"]) == ("resnet50-v2", 4, "pool-1")
     assert "flavor" not in described and described["naming"] == "timestamp" and described["ranks"] == 8
@@ -127,3 +130,68 @@ def test_any_text_is_a_config_or_one_clear_error(tmp_path_factory: pytest.TempPa
     path.write_text(text, errors="replace")
     with pytest.raises(UsageError, match="modelarts_config"):
         read_aisbench_config(path)
+
+
+V2_OF_THE_VENDOR = CONFIG.replace(
+    "'/bucket/resnet/code/', 'boot_file': '/bucket/resnet/code/src/train.py'",
+    "'/sample/lcm/', 'boot_file': '/sample/lcm/train.py'",
+)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """An unpacked ais-bench package, its first session filled in, the second one as the vendor ships it."""
+    root = tmp_path / "train_huawei_train_mindspore_resnet"
+    for name, text in {
+        "code/config/modelarts_config.py": V2_OF_THE_VENDOR.replace(
+            "'nas_type': None",
+            "'nas_type': 'nfs', 'nas_share_addr': '192.168.0.5:/share', 'nas_mount_path': '/home/work/nas'",
+        ),
+        "code/config/config.sh": "#!/bin/bash\nexport PYTHON_COMMAND=python3.7\nexport SINGLESERVER_MODE=True # alone\n"
+        "export BASE_PATH=$(cd $(dirname $0); pwd)\nTRAIN_DATA_PATH='/home/data'\n",
+        "code/config.json": '{"testid": "t", "tester_server_ip": "10.1.2.3", "tester_server_port": 9527}',
+        "code/system.json": "{}",
+        "code/code/src/train.py": "",
+        "ais-bench-stubs": "",
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_a_package_is_imported_in_one_command(package: Path, tmp_path: Path) -> None:
+    done = paceline("job", "import", package, env={}, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.split() == ["job.yaml", "bench.yaml"], done.stderr
+    job = load_job(tmp_path / "job.yaml")
+    assert (job.job_name, job.code_url, job.nodes) == ("resnet50", "obs://bucket/resnet/code/", 2)
+    assert job.single_server_mode and (Path(job.code_dir) / job.boot_file).is_file()
+    assert [(each.server, each.path) for each in job.modelarts.mounts] == [("192.168.0.5:/share", "/home/work/nas")]
+    assert (job.modelarts.region, job.modelarts.site) == ("cn-north-4", "example.com")
+    assert "session_config was read (V1, ais-bench's default)" in done.stderr and "--version V2 reads it" in done.stderr
+    for left_out in (
+        "PYTHON_COMMAND=python3.7",
+        "BASE_PATH: config.sh sets it by running",
+        "TRAIN_DATA_PATH",
+        "credentials",
+    ):
+        assert f"left out: {left_out}" in done.stderr
+    plan = load_bench_plan(tmp_path / "bench.yaml")
+    assert plan.job == job and plan.tester is not None and plan.tester.read_text().startswith('{"testid"')
+    assert paceline("job", "import", package, env={}, cwd=tmp_path).returncode == 2, "nothing is overwritten"
+
+
+def test_config_sh_chooses_the_session(package: Path, tmp_path: Path) -> None:
+    script = package / "code" / "config" / "config.sh"
+    script.write_text("export MODELARTS_VERSION=V2\nexport SINGLESERVER_MODE=True\nexport SINGLESERVER_MODE=False\n")
+    done = paceline("job", "import", package, "-o", "jobs/v2.yaml", env={}, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    job = load_job(tmp_path / "jobs" / "v2.yaml") if (package / "code/code/train.py").exists() else None
+    described = yaml.safe_load((tmp_path / "jobs" / "v2.yaml").read_text())
+    assert job is None and described["code_url"] == "obs://sample/lcm/" and "single_server_mode" not in described
+    assert "train.py does not exist yet" in done.stderr
+
+
+def test_a_public_region_needs_no_site(config: Path) -> None:
+    config.write_text(CONFIG.replace("https://obs.example.com", "obs.cn-north-4.myhuaweicloud.com"))
+    described = to_job_description(read_aisbench_config(config), "code")
+    assert described["modelarts"] == {"region": "cn-north-4", "project_id": "0123456789abcdef0123456789abcdef"}

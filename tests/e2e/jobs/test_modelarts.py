@@ -26,7 +26,7 @@ def keys_of(s3: S3Server, bucket: str, prefix: str = "") -> set[str]:
 
 
 def started(directory: Path, bucket: str, modelarts: StandIn, **keys: object) -> JobHandle:
-    return submit(load_job(write_job(directory, **in_the_cloud(bucket, modelarts.endpoint, **keys))))
+    return submit(load_job(write_job(directory, **in_the_cloud(bucket, **keys))))
 
 
 def test_a_job_runs_with_its_code_inputs_and_outputs_in_the_bucket(
@@ -252,7 +252,7 @@ def test_wrong_keys_are_found_before_the_upload(
 
 def test_outputs_that_are_missing_are_said(tmp_path: Path, bucket: str, modelarts: StandIn) -> None:
     write_job(tmp_path)
-    job = in_the_cloud(bucket, modelarts.endpoint)
+    job = in_the_cloud(bucket)
     handle = submit(load_job(write_job(tmp_path, code="print('nothing written')", **job)))
     assert wait(handle, interval=0.05).succeeded
     with pytest.raises(PacelineError, match="no matching output found"):

@@ -29,7 +29,6 @@ def test_the_reference_training_runs_and_leaves_its_results_in_the_bucket(
         inputs={"data_url": f"obs://{bucket}/data/"},
         **in_the_cloud(
             bucket,
-            modelarts.endpoint,
             environment={"MASTER_PORT": _free_ports(1)[0], "OMP_NUM_THREADS": 1},
             hyperparameters={"runner_config.epochs": 1, "use_parallel": True},
             slurm={"partition": "tests"},

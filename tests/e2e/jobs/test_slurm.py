@@ -11,6 +11,8 @@ import pytest
 
 from paceline.core.errors import UsageError
 from paceline.jobs import JobHandle, JobPhase, backend_for, load_job, submit, wait
+from paceline.jobs.job_plan import make_job_plan
+from paceline.jobs.slurm import sbatch_options
 from paceline.storage.store_errors import TransientError
 from support.jobs.slurm_cluster import SlurmCluster
 from support.jobs.workloads import write_job
@@ -56,3 +58,48 @@ def test_what_slurm_forgets_or_cannot_tell_is_not_guessed(
     monkeypatch.setenv("SLURM_CONF", str(elsewhere))
     with pytest.raises(TransientError):
         backend_for(handle).status(handle)
+
+
+CORES = "import os\nos.write(1, f\"rank {os.environ['RANK']} has {sorted(os.sched_getaffinity(0))}\\n\".encode())\n"
+
+
+def test_ranks_get_the_cores_they_ask_for(tmp_path: Path, slurm: SlurmCluster) -> None:
+    """With task/affinity, as sites run Slurm: what is not asked for is not there."""
+    wanted = {"cpus_per_task": 1, "partition": "tests", "time_limit": "5"}
+    handle = started(tmp_path, code=CORES, nodes=2, ranks=2, slurm=wanted)
+    shown = slurm.ask("scontrol", "show", "job", handle.remote_id)
+    assert re.search(r"NumCPUs=4 NumTasks=4 CPUs/Task=1", shown) and "TimeLimit=00:05:00" in shown, shown
+    assert wait(handle, interval=0.1).succeeded
+    logs = "".join((handle.logs / handle.log_name(node)).read_text() for node in (0, 1))
+    assert sorted(re.findall(r"rank \d has .*", logs)) == [f"rank {rank} has [0, 1]" for rank in range(4)]
+    alone = started(tmp_path / "alone", code=CORES, nodes=2, ranks=1, slurm={"exclusive": True})
+    assert wait(alone, interval=0.1).succeeded
+    assert "rank 1 has [0, 1]" in (alone.logs / alone.log_name(1)).read_text()
+
+
+def test_a_site_gets_the_options_it_wants(tmp_path: Path) -> None:
+    wanted = {
+        "account": "team",
+        "qos": "high",
+        "partition": "npu",
+        "time_limit": "1-0",
+        "gres": "npu:8",
+        "gpus_per_node": 8,
+        "exclusive": True,
+        "cpus_per_task": 24,
+        "options": ["--comment=x"],
+    }
+    job = load_job(write_job(tmp_path, backend="slurm", ranks=8, slurm=wanted))
+    options = sbatch_options(make_job_plan(job, "job7", tmp_path / "job7"))
+    assert {
+        "--ntasks-per-node=8",
+        "--cpus-per-task=24",
+        "--account=team",
+        "--qos=high",
+        "--partition=npu",
+        "--time=1-0",
+        "--gres=npu:8",
+        "--gpus-per-node=8",
+        "--exclusive",
+        "--comment=x",
+    } <= set(options)

@@ -25,7 +25,7 @@ def test_every_request_about_a_job_is_answered(tmp_path: Path, s3: S3Server, buc
     from huaweicloudsdkcore.exceptions.exceptions import ClientRequestException
     from huaweicloudsdkmodelarts import v1
 
-    handle = submit(load_job(write_job(tmp_path, **in_the_cloud(bucket, modelarts.endpoint))))
+    handle = submit(load_job(write_job(tmp_path, **in_the_cloud(bucket))))
     assert wait(handle, interval=0.05).succeeded
     sdk, number = client(modelarts, s3.key, s3.secret), handle.remote_id
     shown = sdk.show_training_job_details(v1.ShowTrainingJobDetailsRequest(training_job_id=number))

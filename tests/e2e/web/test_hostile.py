@@ -94,7 +94,7 @@ def test_no_cell_of_an_export_is_a_formula(hostile: Server) -> None:
 def test_whatever_a_spreadsheet_takes_for_a_formula_is_made_a_text(start: str) -> None:
     table = PagedTable("names", "", (Column("name"),), lambda _: "SELECT $q::VARCHAR AS name", ("q",), "name")
     lines = "".join(csv_lines(duckdb.connect(), table, {"q": f"{start}1+1"}, "name"))
-    assert list(csv.reader(io.StringIO(lines, newline="")))[1] == [f"'{start}1+1"]
+    assert list(csv.reader(io.StringIO(lines, newline="")))[1] == ["'" + start.replace("\r", "�") + "1+1"]
 
 
 def test_the_report_of_such_a_run_does_not_run_them(browser: Browser, hostile: Server, tmp_path: Path) -> None:

@@ -142,9 +142,12 @@ def test_the_matrix_draws_every_link_and_leads_to_it(page: Page, server: Server,
     for metric in ("Utilisation", "Bytes", "Time"):
         page.get_by_role("button", name=metric, exact=True).click()
         drawn(page, ".matrix canvas")
+    by_rank = page.locator(".matrix canvas").get_attribute("aria-label") or ""
     page.get_by_role("button", name="Hosts", exact=True).click()
+    expect(page.locator(".matrix canvas")).not_to_have_attribute("aria-label", by_rank)
     drawn(page, ".matrix canvas")
     page.get_by_role("button", name="Ranks", exact=True).click()
+    expect(page.locator(".matrix canvas")).to_have_attribute("aria-label", by_rank)
     page.locator(".matrix canvas").focus()
     page.keyboard.press("+")
     page.keyboard.press("ArrowRight")

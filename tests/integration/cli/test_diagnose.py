@@ -98,7 +98,7 @@ def test_mfu_is_told_where_the_cards_are_named(diagnose: Diagnose, tmp_path: Pat
     profile.write_text('generation = "910B3"\n')
     told = json.loads(diagnose("--json", "-", "--hardware", profile).stdout)["run"]["mfu"]
     assert 0 < told < 1
-    profile.write_text('generation = "twice"\n[peak_tflops]\ntwice = 626\n')
+    profile.write_text('generation = "twice"\n[peak_tflops]\ntwice = 589.8\n')
     assert json.loads(diagnose("--json", "-", "--hardware", profile).stdout)["run"]["mfu"] == pytest.approx(
         told / 2, abs=1e-4
     )

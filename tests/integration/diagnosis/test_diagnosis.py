@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ import paceline
 from paceline.core.i18n import LANGUAGES, Language
 from paceline.diagnosis.diagnose import diagnose
 from paceline.diagnosis.finding import Diagnosis
+from paceline.diagnosis.hardware import default_hardware
 from paceline.simulate import ClusterSpec, Truth, simulate
 from support.reader_helpers import FIXTURES, needs_fixtures
 
@@ -24,8 +26,9 @@ def examined(
     language: Language = "en",
 ) -> tuple[Diagnosis, Truth]:
     truth = simulate(root / "run", spec or ClusterSpec(steps=5), faults, layout)
+    cards = replace(default_hardware(), memory_gib=(64.0,), memory_is_given=True)  # as --hardware names them
     with paceline.open(root / "run", store=root / "store") as run:
-        return diagnose(run, language=language), truth
+        return diagnose(run, hardware=cards, language=language), truth
 
 
 # Faults with a price: the predicted step time is compared with the simulator's counterfactual.

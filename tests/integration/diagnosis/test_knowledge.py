@@ -34,7 +34,9 @@ HAN = re.compile(r"[\u4e00-\u9fff]")
 GIVEN = {
     "slow-rank": {"who", "amount"},
     "slow-host": {"who", "amount"},
+    "slow-nic": {"who", "amount", "detail"},
     "slow-link": {"who", "amount", "detail"},
+    "slow-network": {"who", "amount", "detail"},
     "small-packets": {"who", "amount", "detail"},
     "bandwidth-contention": {"who", "amount"},
     "comm-exposed": {"amount"},
@@ -71,7 +73,7 @@ advice = ["重新煮一杯。"]
 
 
 def test_every_stable_id_has_its_entry_and_its_page() -> None:
-    assert len(IDS) == 19 == len(set(IDS))
+    assert len(IDS) == 21 == len(set(IDS))
     assert [entry.id for entry in ENTRIES] == list(IDS) == list(GIVEN)
     on_disk = {path.stem for path in (ROOT / "src/paceline/diagnosis/knowledge").glob("*.toml")}
     assert on_disk == set(IDS)

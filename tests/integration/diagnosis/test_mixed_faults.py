@@ -28,7 +28,7 @@ def _found(tmp_path: Path, spec: ClusterSpec, faults: tuple[str, ...], layout: s
     ("layout", "fault", "id"),
     [
         ("ascend-text", "slow-host:1", "slow-host"),
-        ("kineto", "slow-host:1", "stage-imbalance"),  # decision 019: longer kernels may be larger ones
+        ("kineto", "slow-host:1", "slow-host"),  # shapes of kernels are those of their operators
         ("kineto", "stage-imbalance:1:1.25", "stage-imbalance"),
     ],
 )

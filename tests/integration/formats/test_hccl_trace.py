@@ -94,14 +94,15 @@ def test_costs_are_those_of_the_main_stream_and_links_those_of_all(tmp_path: Pat
     assert one.packets == (PacketCount("SDMA", 500, 1, 7_000), PacketCount("SDMA", 1000, 1, 10_000))
 
 
-def test_an_rdma_transfer_is_payload_notify_and_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answer", ["LOCAL", "RDMA"])
+def test_an_rdma_transfer_is_payload_notify_and_answer(tmp_path: Path, answer: str) -> None:
     """The answer's wait belongs to the transfer (rdma wait), the one before the first send is sync."""
     path = write_trace(
         tmp_path,
         task("Notify Wait", 0, 3, src=1, dst=0, via="LOCAL"),
         task("RDMASend", 3, 1, src=0, dst=1, via="RDMA", size=4096),
         task("RDMASend", 4, 1, src=0, dst=1, via="RDMA", size=4),
-        task("Notify Wait", 5, 10, src=1, dst=0, via="LOCAL"),
+        task("Notify Wait", 5, 10, src=1, dst=0, via=answer),
         task("Notify Wait", 15, 4, src=1, dst=0, via="LOCAL"),
     )
     one = read_trace(path)
@@ -122,6 +123,34 @@ def test_sends_of_two_links_may_interleave(tmp_path: Path) -> None:
         LinkTransfer(0, 1, "RDMA", 8, 4_000, 2_000),
         LinkTransfer(0, 2, "RDMA", 16, 5_000, 3_000),
     }
+
+
+def test_an_empty_wait_recorded_inside_the_payload_is_not_the_answer(tmp_path: Path) -> None:
+    trace = read_trace(
+        write_trace(
+            tmp_path,
+            task("RDMASend", 10.0, 0.9, src=0, dst=1, via="RDMA", size=4_000_000),
+            task("Notify Wait", 10.3, 0.0, src=1, dst=0, via="LOCAL"),
+            task("RDMASend", 10.9, 0.6, src=0, dst=1, via="RDMA", size=4),
+            task("Notify Wait", 11.5, 400.0, src=1, dst=0, via="RDMA"),
+            # The answer to the other side is one send; what follows is waiting for its next message.
+            task("RDMASend", 411.5, 0.6, src=0, dst=1, via="RDMA", size=4),
+            task("Notify Wait", 412.1, 50.0, src=1, dst=0, via="RDMA"),
+        )
+    )
+    assert trace.links == (LinkTransfer(0, 1, "RDMA", 4_000_004, 401_500, 400_000),)
+    assert trace.packets == (PacketCount("RDMA", 4_000_000, 1, 401_500),)
+    assert (trace.transit, trace.wait, trace.sync) == (401_500, 50_000, 0)
+
+
+def test_lone_notifications_move_nothing(tmp_path: Path) -> None:
+    notify = [
+        task("RDMASend", 10.0, 0.6, src=0, dst=1, via="RDMA", size=4),
+        task("Notify Wait", 10.6, 5.0, src=1, dst=0, via="RDMA"),
+        task("RDMASend", 15.6, 0.6, src=0, dst=1, via="RDMA", size=4),
+        task("Notify Wait", 16.2, 5.0, src=1, dst=0, via="RDMA"),
+    ]
+    assert read_trace(write_trace(tmp_path, *notify)).links == ()
 
 
 def test_copies_without_a_peer_are_local(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ COLUMNS = (
     "exposed",
     "free",
 )
+CORRELATIONS = st.sampled_from([1, 2, 3, 0, None])
 KERNEL = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 10.0, "dur": 5.0}
 STEP = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0.0, "dur": 100.0}
 
@@ -42,14 +43,14 @@ def quick_rows(path: Path) -> list[tuple[Any, ...]]:
     [file] = walk(path).files
     columns = quick_steps(path, read_trace_head(file).base).columns
     count = len(columns["step"])
-    lists = [[None] * count if columns[name] is None else columns[name].tolist() for name in (*COLUMNS, "preparing")]
+    lists = [[None] * count if columns[name] is None else columns[name].tolist() for name in COLUMNS]
     return sorted(zip(*lists, strict=True))
 
 
 def whole_rows(path: Path, scratch: Path) -> list[tuple[Any, ...]]:
     batch, _ = read_all(READER, path, scratch)
     assert not batch.warnings
-    return sorted(rows(batch, "steps", ", ".join(f'"{name}"' for name in (*COLUMNS, "preparing"))))
+    return sorted(rows(batch, "steps", ", ".join(f'"{name}"' for name in COLUMNS)))
 
 
 def written(path: Path, events: list[dict[str, Any]], **around: Any) -> Path:
@@ -79,6 +80,9 @@ _SPAN = st.fixed_dictionaries(
                 "Trace",
                 "gpu_user_annotation",
                 "user_annotation",
+                "cuda_runtime",
+                "cuda_driver",
+                "Runtime",
                 None,
             ]
         ),
@@ -99,12 +103,18 @@ _SPAN = st.fixed_dictionaries(
         ),
         "ts": st.one_of(st.none(), st.integers(0, 4_000), st.floats(0, 4_000), st.floats(1.7e15, 1.7e15 + 4_000)),
         "dur": st.one_of(st.none(), st.integers(-2, 900), st.floats(-0.001, 900)),
-        "args": st.one_of(st.just({}), st.just({"Collective name": "allreduce"}), st.just({"Collective name": None})),
+        "args": st.one_of(
+            st.just({}),
+            st.just({"Collective name": "allreduce"}),
+            st.just({"Collective name": None}),
+            st.fixed_dictionaries({"correlation": CORRELATIONS, "stream": st.sampled_from([7, 20, None])}),
+            st.fixed_dictionaries({"correlation": CORRELATIONS, "device": st.sampled_from([0, 1])}),
+        ),
     }
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     events=st.lists(_SPAN, max_size=12),
     base=st.sampled_from([0, 1_700_000_000_000_000_000]),
@@ -127,8 +137,9 @@ def test_any_trace_gives_the_same_steps(
         [KERNEL, {**STEP, "name": "ProfilerStep#3 (again)"}],
         [STEP, KERNEL, {**KERNEL, "ts": 1e18}],
         [STEP, {**KERNEL, "args": "none"}],
+        [STEP, {**KERNEL, "args": {"correlation": "12"}}],
     ],
-    ids=["no device", "times as text", "strange step", "beyond 64 bits", "arguments as text"],
+    ids=["no device", "times as text", "strange step", "beyond 64 bits", "arguments as text", "correlation as text"],
 )
 def test_unusual_traces_are_left_to_the_full_reader(events: list[dict[str, Any]], tmp_path: Path) -> None:
     with pytest.raises(UnsupportedTrace):

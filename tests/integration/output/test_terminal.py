@@ -14,7 +14,9 @@ from paceline.diagnosis.finding import (
     ReplayCheck,
     RunFacts,
     StepTimes,
+    StudyNumbers,
     Subject,
+    WorkerSlowdown,
 )
 from paceline.output.terminal import print_diagnosis
 
@@ -47,13 +49,13 @@ FINDING = Finding(
 
 def screen(capsys: pytest.CaptureFixture[str], language: Language = "en", *findings: Finding, **changed: object) -> str:
     run = msgspec.structs.replace(FACTS, **changed)
-    print_diagnosis(Diagnosis(run=run, replay=ReplayCheck(-0.01), findings=findings), language, 5)
+    print_diagnosis(Diagnosis(run=run, replay=ReplayCheck(0.0, 1.234, 5.0, "kernels"), findings=findings), language, 5)
     return capsys.readouterr().out
 
 
 def test_unknown_hosts_and_step_times_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "4 ranks · 1 step   replay error +0.0 %" in screen(capsys)
-    assert "4 张卡 · 1 步   重放误差 +0.0 %" in screen(capsys, "zh")
+    assert "4 ranks · 1 step   prediction error 1.2 %\n" in screen(capsys)
+    assert "4 张卡 · 1 步   预测误差 1.2 %\n" in screen(capsys, "zh")
     assert "1 rank · 2 hosts · 2 steps · median step 1,412.5 ms" in screen(
         capsys, ranks=1, hosts=2, steps=(3, 4), step_ms=StepTimes(1412.5, None, None)
     )
@@ -85,3 +87,29 @@ def test_the_same_warning_appears_once_and_the_rest_is_counted(capsys: pytest.Ca
     shown = screen(capsys, warnings=("rank 0: cannot be read",) * 2 + tuple(f"rank {n}: odd" for n in range(7)))
     assert shown.count("rank 0: cannot be read") == 1
     assert "… and 3 more" in shown
+
+
+def test_the_numbers_of_the_straggler_study(capsys: pytest.CaptureFixture[str]) -> None:
+    workers = tuple(WorkerSlowdown(rank, 0, rank, 2 - rank / 10) for rank in range(6))
+    study = StudyNumbers(
+        step_ms=46_336.33,
+        ideal_ms=23_489.6,
+        slowdown=1.9726,
+        worst_workers_share=1.0008,
+        last_stage_share=None,
+        workers=workers,
+    )
+    print_diagnosis(Diagnosis(run=FACTS, findings=(), study=study), "en", 5)
+    shown = capsys.readouterr().out
+    assert "T 46,336.3 ms, T ideal 23,489.6 ms, S 1.973" in shown
+    assert "M_W 100.1 %" in shown and "M_S ? %" in shown
+    assert "rank 0 (stage 0, replica 0) 2.000 · rank 1 (stage 0, replica 1) 1.900" in shown
+    assert "rank 3 (" in shown and "rank 4 (" not in shown
+    assert "straggler study" not in screen(capsys)
+
+
+def test_a_coarse_model_and_too_few_steps_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    print_diagnosis(Diagnosis(run=FACTS, replay=ReplayCheck(0.0, 1.26), findings=()), "en", 5)
+    assert "prediction error 1.3 % · coarse model: collectives only" in capsys.readouterr().out
+    print_diagnosis(Diagnosis(run=FACTS, replay=ReplayCheck(), findings=()), "zh", 5)
+    assert "预测误差未知：不足 3 步 · 粗粒度模型：仅有集合通信" in capsys.readouterr().out

@@ -12,9 +12,9 @@ from paceline.simulate.cluster import Cluster, ClusterSpec
 from paceline.simulate.cluster_state import healthy_state
 from paceline.simulate.intervals import union
 from paceline.simulate.links import TRANSPORTS, packets, transfer_time
-from paceline.simulate.program import Message, one_forward_one_backward
+from paceline.simulate.program import Message, interleaved_order, one_forward_one_backward, stage_program
 from paceline.simulate.recording import Recording, clock_offsets, record
-from paceline.simulate.schedule_engine import SimulatedTimeline, run_schedule
+from paceline.simulate.schedule_engine import SimulatedTimeline, nominal_links, run_schedule
 
 SMALL = ClusterSpec(hosts=2, devices=4, dp=2, tp=2, pp=2, steps=2, layers=2, micro_batches=3)
 
@@ -35,6 +35,7 @@ def specs(draw: st.DrawFn) -> ClusterSpec:
     dp, tp, pp = (draw(st.integers(1, 3)) for _ in range(3))
     world = dp * tp * pp
     devices = draw(st.sampled_from([n for n in range(1, world + 1) if world % n == 0]))
+    chunks = draw(st.integers(1, 2)) if pp > 1 else 1
     return ClusterSpec(
         hosts=world // devices,
         devices=devices,
@@ -42,12 +43,18 @@ def specs(draw: st.DrawFn) -> ClusterSpec:
         tp=tp,
         pp=pp,
         steps=2,
-        layers=pp * draw(st.integers(1, 2)),
-        micro_batches=draw(st.integers(1, 4)),
+        layers=pp * chunks * draw(st.integers(1, 2)),
+        micro_batches=pp * draw(st.integers(1, 2)) if chunks > 1 else draw(st.integers(1, 4)),
+        chunks=chunks,
         hidden=384,
         sequence=128,
         seed=draw(st.integers(0, 99)),
         sequence_parallel=draw(st.booleans()),
+        sharded=pp == 1 and dp > 1 and draw(st.booleans()),
+        experts=dp if draw(st.booleans()) else 1,
+        buffered_sends=draw(st.booleans()),
+        cards_per_nic=draw(st.sampled_from([1, 2])),
+        heavy_tails=draw(st.booleans()),
     )
 
 
@@ -80,6 +87,8 @@ def test_collective_ends_on_all_ranks_after_the_last_arrival(spec: ClusterSpec) 
             comm_ops.template, comm_ops.sequence, comm_ops.start - recording.offset, comm_ops.duration, strict=True
         ):
             route = recording.routes[template]
+            if spec.buffered_sends and route.op in ("send", "receive"):
+                continue
             # a send and its receive carry the same number in the communicator of their pair
             sender = {"send": str(recording.rank), "receive": str(route.peer)}.get(route.op, route.op)
             key = (route.group.id, sender, int(sequence))
@@ -132,6 +141,75 @@ def test_1f1b_runs_each_micro_batch_once_forward_and_once_backward() -> None:
         order = one_forward_one_backward(4, stage, 6)
         assert sorted(order) == sorted((phase, batch) for phase in ("forward", "backward") for batch in range(6))
         assert all(order.index(("forward", b)) < order.index(("backward", b)) for b in range(6))
+
+
+@pytest.mark.parametrize(("stages", "batches", "chunks"), [(2, 4, 2), (4, 8, 2), (4, 8, 4)])
+def test_bubble_of_an_interleaved_pipeline_shrinks_with_the_chunks(stages: int, batches: int, chunks: int) -> None:
+    def bubble(chunks: int) -> float:
+        spec = ClusterSpec(
+            hosts=1, devices=stages, dp=1, tp=1, pp=stages, steps=1, layers=16, micro_batches=batches, chunks=chunks
+        )
+        ranks = recordings(spec)
+        end = max(int(r.steps.backward_end[0] - r.offset) for r in ranks)
+        begin = min(int(r.steps.ready[0] - r.offset) for r in ranks)
+        mask = [np.array([k.phase != "tail" for k in r.program.kernels])[r.kernels.template] for r in ranks]
+        busy = np.mean([r.kernels.duration[chosen].sum() for r, chosen in zip(ranks, mask, strict=True)])
+        return float(1 - busy / (end - begin))
+
+    # (p − 1) / v units of idle time beside m units of work, and up to as much again for transfers that cannot hide
+    ideal = (stages - 1) / chunks / (batches + (stages - 1) / chunks)
+    assert ideal - 0.03 < bubble(chunks) < bubble(1)
+
+
+def test_interleaved_pieces_run_once_forward_and_once_backward() -> None:
+    for stage in range(4):
+        order = interleaved_order(4, stage, 8, 2)
+        pieces = [(phase, b, c) for phase in ("forward", "backward") for b in range(8) for c in range(2)]
+        assert sorted(order) == sorted(pieces)
+        assert all(order.index(("forward", b, c)) < order.index(("backward", b, c)) for b in range(8) for c in range(2))
+
+
+def test_a_layer_starts_when_its_sharded_weights_are_there() -> None:
+    spec = ClusterSpec(hosts=2, devices=2, dp=4, tp=1, pp=1, steps=1, layers=4, micro_batches=1, sharded=True)
+    for recording in recordings(spec):
+        gathers = [n for n, message in enumerate(recording.program.messages) if message.op == "all_gather"]
+        assert len(gathers) == 8  # each layer's weights, before forward and before backward
+        ends = {
+            int(template): int(start + duration)
+            for template, start, duration in zip(
+                recording.comm_ops.template, recording.comm_ops.start, recording.comm_ops.duration, strict=True
+            )
+        }
+        layers = [kernel.layer for kernel in recording.program.kernels]
+        for layer in range(4):
+            first = layers.index(layer)
+            assert int(recording.kernels.start[first]) >= ends[gathers[layer]]
+        assert recording.steps.overlapped[0] > 0  # gathered while the layer before computes
+
+
+def test_a_buffered_send_ends_before_its_receiver_is_ready() -> None:
+    spec = ClusterSpec(hosts=1, devices=2, dp=1, tp=1, pp=2, steps=1, layers=2, micro_batches=4)
+
+    def send_waits(spec: ClusterSpec) -> int:
+        of = recordings(spec)[1]  # the last stage sends gradients to a stage that is still in forward
+        sends = np.array([message.op == "send" for message in of.program.messages])[of.comm_ops.template]
+        return int(of.comm_ops.wait[sends].sum())
+
+    assert send_waits(ClusterSpec(**{**vars(spec), "buffered_sends": True})) < 0.2 * send_waits(spec)
+
+
+def test_cards_that_share_a_network_card_share_its_bandwidth() -> None:
+    spec = ClusterSpec(hosts=2, devices=4, dp=2, tp=4, pp=1, steps=1, layers=1, micro_batches=1, noise=0.0)
+    cluster = Cluster(spec)
+    shared = Cluster(ClusterSpec(**{**vars(spec), "cards_per_nic": 4}))
+
+    def network(cluster: Cluster) -> float:
+        program = stage_program(cluster.spec, healthy_state(cluster).model, 0)
+        times = nominal_links(cluster, healthy_state(cluster), program)
+        return float(times[[message.axis == "dp" for message in program.messages]].max())
+
+    latency = 2 * TRANSPORTS["RDMA"].latency * (network(cluster) > 0)
+    assert (network(shared) - latency) / (network(cluster) - latency) == pytest.approx(4, rel=0.05)
 
 
 def test_clocks_of_hosts_differ_by_milliseconds_by_default() -> None:

@@ -17,6 +17,7 @@ from paceline.simulate.recording import Recording, clock_offsets, record
 from paceline.simulate.schedule_engine import SimulatedTimeline, run_schedule
 
 SPEC = ClusterSpec(hosts=2, devices=4, dp=2, tp=2, pp=2, steps=4, layers=8, micro_batches=8)
+EXPERTS = ClusterSpec(hosts=2, devices=4, dp=4, tp=1, pp=2, steps=4, layers=8, micro_batches=8, experts=4)
 HARMLESS = {"memory-imbalance", "data-incomplete", "clock-skew"}
 
 
@@ -37,11 +38,11 @@ def mean_step(*faults: str) -> float:
 
 @pytest.mark.parametrize("fault", [kind.id for kind in KINDS])
 def test_fault_costs_time_and_its_counterfactual_is_the_healthy_run(fault: str) -> None:
-    cluster = Cluster(SPEC)
+    cluster = Cluster(EXPERTS if fault == "expert-imbalance" else SPEC)
     parsed = parse_faults([fault], cluster)
     truth = truth_of(run_schedule(cluster, state_with_faults(parsed, cluster)), parsed, "ascend-text")
     assert truth.faults[0].step_ms_without == truth.step_ms_healthy
-    assert truth.step_ms_healthy.mean == pytest.approx(mean_step() / 1e6)
+    assert truth.step_ms_healthy.mean == pytest.approx(timeline(spec=cluster.spec).step_times().mean() / 1e6)
     if fault in HARMLESS:
         assert truth.step_ms.mean == truth.step_ms_healthy.mean
     else:
@@ -53,6 +54,45 @@ def test_slow_rank_computes_longer_and_the_others_wait() -> None:
     assert slow.steps.computing.sum() == pytest.approx(1.3 * peer.steps.computing.sum(), rel=0.01)
     assert peer.comm_ops.wait.sum() > 1.5 * recording(4).comm_ops.wait.sum()
     assert slow.comm_ops.wait.sum() < peer.comm_ops.wait.sum()
+
+
+@pytest.mark.parametrize(
+    ("when", "share"),
+    [("", [1, 1, 1, 1]), ("since3", [0, 0, 1, 1]), ("grows2", [0, 1 / 3, 2 / 3, 1]), ("every2", None), ("some1", None)],
+)
+def test_a_fault_comes_when_it_should(when: str, share: list[float] | None) -> None:
+    fault = f"slow-rank:5:1.6:{when}"
+    slow, healthy = recording(5, fault).steps.computing, recording(5).steps.computing
+    found = (slow / healthy - 1) / 0.6
+    if share is None:
+        assert sorted(found.round(1).tolist()) == ([0, 0, 1, 1] if when == "every2" else [0, 0, 0, 1])
+    else:
+        assert found == pytest.approx(share, abs=0.03)
+    named = parse_faults([fault], Cluster(SPEC))[0].effect.subject.steps
+    assert named == (() if not when else tuple((np.flatnonzero(found > 0.1) + 1).tolist()))
+
+
+def test_hot_experts_get_more_tokens_and_their_neighbours_fewer() -> None:
+    made = timeline("expert-imbalance:1:1.6", spec=EXPERTS)
+    hot, cold = (record(made, rank, 0) for rank in (1, 0))
+    assert made.state.expert_load[:4].sum(axis=0) == pytest.approx([4.0] * 4)
+    template = next(n for n, kernel in enumerate(hot.program.kernels) if kernel.expert and kernel.type == "MatMulV2")
+    kernel = hot.program.kernels[template]
+    rows = [of.program.kernels[template].loaded(of.load(template, 2)).inputs[0][0] for of in (hot, cold)]
+    assert rows == [round(kernel.inputs[0][0] * 1.6), round(kernel.inputs[0][0] * 0.8)]
+    assert hot.kernels.duration.sum() > 1.2 * cold.kernels.duration.sum()
+
+
+def test_a_slow_network_card_slows_every_link_of_its_host_and_no_other() -> None:
+    four_hosts = replace(SPEC, hosts=4, devices=2, dp=4, tp=1, pp=2)
+    state = timeline("slow-nic:2:4", spec=four_hosts).state
+    assert state.links and all(4 in (source, target) or 5 in (source, target) for source, target in state.links)
+    assert set(state.links.values()) == {4.0}
+
+
+def test_every_few_steps_all_ranks_stand_still() -> None:
+    pause = recording(0, "periodic-stall:all:2:100").steps.duration - recording(0).steps.duration
+    assert (pause[[1, 3]] > 95e6).all() and (abs(pause[[0, 2]]) < 20e6).all()
 
 
 def test_slow_host_slows_all_its_ranks() -> None:
@@ -190,9 +230,10 @@ def test_several_faults_add_up_and_each_has_a_counterfactual() -> None:
 
 def test_every_finding_of_diagnosis_can_be_simulated() -> None:
     ids = (
-        "slow-rank slow-host slow-link small-packets bandwidth-contention comm-exposed load-imbalance stage-imbalance "
-        "pipeline-bubble input-bound host-bound slow-operator cpu-operators frequency-drop memory-pressure "
-        "memory-imbalance one-off-stall jitter data-incomplete"
+        "slow-rank slow-host slow-nic slow-link slow-network small-packets bandwidth-contention comm-exposed "
+        "load-imbalance expert-imbalance stage-imbalance pipeline-bubble input-bound host-bound slow-operator "
+        "cpu-operators frequency-drop memory-pressure memory-imbalance one-off-stall periodic-stall jitter "
+        "data-incomplete"
     )
     assert {kind.id for kind in KINDS} == {*ids.split(), "clock-skew"}
 
@@ -210,7 +251,10 @@ def test_random_fault_is_the_same_for_the_same_seed() -> None:
         ("slow-rank:8", "ranks are 0 to 7, not '8'"),
         ("slow-rank:1:0.5", "the factor must be a number above 1, at most 1e+06, not '0.5'"),
         ("slow-rank:1:nan", "the factor must be a number above 1, at most 1e+06, not 'nan'"),
-        ("slow-rank:1:2:3", "unexpected argument after 'slow-rank:1:2'"),
+        ("slow-rank:1:2:3", "when is since, grows, every or some and a number up to 4, not '3'"),
+        ("slow-rank:1:2:since3:4", "unexpected argument after 'slow-rank:1:2:since3'"),
+        ("periodic-stall:1:3", "4 steps hold no two periods of 3"),
+        ("expert-imbalance:1", "needs ranks that share experts"),
         ("slow-link:0-7", "link '0-7' carries no data; links in use: 0-1, "),
         ("slow-operator:Conv2D", "the operator type is one of Add, "),
         ("one-off-stall:1:9", "steps are 1 to 4, not '9'"),

@@ -19,6 +19,8 @@ from paceline.storage.transfer.transfer import transfer
 from support.storage.servers import S3Server
 from support.storage.trees import QUICK, content, stored, write_tree
 
+REGION = {"region_name": "cn-north-4"}
+
 
 def write_access(path: Path, server: S3Server, *, secret: str | None = None, mode: int = 0o600) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +85,7 @@ def test_a_bucket_may_have_its_own_credentials(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PACELINE_ACCESS", str(place))
     own = {"access_key": "own", "secret_access_key": "s1", "security_token": "t"}
     place.write_text(
-        json.dumps({"access_config": {"access_key": "all", "secret_access_key": "s2"}, "buckets": {"b": own}})
+        json.dumps({"access_config": {"access_key": "all", "secret_access_key": "s2", **REGION}, "buckets": {"b": own}})
     )
     place.chmod(0o600)
     assert find_bucket_access("obs", "b").key.reveal() == "own" and find_bucket_access("obs", "b").token is not None
@@ -154,7 +156,8 @@ def test_an_invalid_access_file_is_one_sentence_without_its_values(
 def test_an_access_file_with_a_byte_order_mark_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "access.json"
     monkeypatch.setenv("PACELINE_ACCESS", str(place))
-    place.write_text('{"access_config": {"access_key": "k", "secret_access_key": "s"}}', encoding="utf-8-sig")
+    text = json.dumps({"access_config": {"access_key": "k", "secret_access_key": "s", **REGION}})
+    place.write_text(text, encoding="utf-8-sig")
     place.chmod(0o600)
     assert find_bucket_access("obs", "bucket").key.reveal() == "k"
 

@@ -103,7 +103,7 @@ class SlurmCluster:
             f"SlurmctldPidFile={self.directory}/slurmctld.pid",
             f"SlurmdPidFile={self.directory}/slurmd-%n.pid",
             "ProctrackType=proctrack/linuxproc",
-            "TaskPlugin=task/none",
+            "TaskPlugin=task/affinity",
             "SelectType=select/cons_tres",
             "SelectTypeParameters=CR_Core",
             "ReturnToService=2",

@@ -19,6 +19,42 @@ from support.storage.servers import S3Server
 
 PROJECT = "0123456789abcdef0123456789abcdef"
 _PREVIEW = 5 << 20
+_ENGINES = (
+    "mindspore_1.3.0-cann_5.0.2-py_3.7-euler_2.8.3-aarch64",
+    "mindspore_2.3.0-cann_8.0.rc1-py_3.9-euler_2.10.7-aarch64",
+    "pytorch_2.1.0-cann_8.0.rc1-py_3.9-euler_2.10.7-aarch64",
+)
+_OFFERS: dict[tuple[str, str], Any] = {
+    ("GET", "/training-job-flavors"): {
+        "total_count": 4,
+        "flavors": [
+            {
+                "flavor_id": f"modelarts.kat1.{cards if cards > 1 else ''}xlarge",
+                "flavor_name": f"{cards}*Ascend",
+                "flavor_type": "Ascend",
+                "flavor_info": {"max_num": 16, "npu": {"unit_num": cards, "product_name": "snt9"}},
+            }
+            for cards in (1, 2, 4, 8)
+        ],
+    },
+    ("GET", "/training-job-engines"): {
+        "total": len(_ENGINES),
+        "items": [{"engine_name": "Ascend-Powered-Engine", "engine_version": version} for version in _ENGINES],
+    },
+    ("GET", "/pools"): {
+        "apiVersion": "v2",
+        "kind": "PoolList",
+        "items": [
+            {
+                "apiVersion": "v2",
+                "kind": "Pool",
+                "metadata": {"name": "pool-1", "labels": {"os.modelarts/name": "team"}},
+                "status": {"phase": "Running"},
+            }
+        ],
+    },
+}
+"""What the service lists; its shapes are those that the SDK parses."""
 
 
 @dataclass
@@ -135,11 +171,8 @@ class StandIn:
             return self.create(body)
         if (method, path) == ("POST", "/training-job-searches"):
             return self.search(body)
-        if (method, path) == ("GET", "/training-job-flavors"):
-            return 200, {
-                "total_count": 1,
-                "flavors": [{"flavor_id": "modelarts.kat1.2xlarge", "flavor_name": "2*Ascend"}],
-            }
+        if (method, path) in _OFFERS:
+            return 200, _OFFERS[method, path]
         found = re.fullmatch(r"/training-jobs/([^/]+)(/.*)?", path)
         if found and found[1] in self.jobs:
             return self.of_job(method, self.jobs[found[1]], found[2] or "", parse_qs(parts.query), body)

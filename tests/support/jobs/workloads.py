@@ -63,14 +63,14 @@ def write_job(directory: Path, *, code: str = QUICK, **keys: Any) -> Path:
     return path
 
 
-def in_the_cloud(bucket: str, endpoint: str, **keys: Any) -> dict[str, Any]:
-    """What a description needs for ModelArts."""
+def in_the_cloud(bucket: str, **keys: Any) -> dict[str, Any]:
+    """What a description needs for ModelArts: as a user writes it, with a region and without endpoints."""
     return {
         "backend": "modelarts",
         "code_url": f"obs://{bucket}/code/",
         "output_url": f"obs://{bucket}/out/",
         "flavor": "modelarts.kat1.2xlarge",
-        "modelarts": {"endpoint": endpoint},
+        "modelarts": {"region": "cn-north-4"},
         "engine": {
             "name": "Ascend-Powered-Engine",
             "version": "mindspore_2.3.0-cann_8.0.rc1-py_3.9-euler_2.10.7-aarch64",

@@ -29,6 +29,8 @@ class S3Server:
     process: subprocess.Popen[bytes] | None = None
     anonymous: bool = False
     """Accepts unsigned requests too, for a proxy that checks tokens itself."""
+    domain: str = ""
+    """Buckets are also found as host names below this one."""
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True)
@@ -69,6 +71,7 @@ class S3Server:
             "-volume.preStopSeconds=0",
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",
+            *([f"-s3.domainName={self.domain}"] if self.domain else []),
         ]
         # By default every bucket reserves seven volumes: after thirty buckets a half-full disk has none left.
         env = {**os.environ, "WEED_MASTER_VOLUME_GROWTH_COPY_1": "2"}

@@ -113,6 +113,21 @@ def test_a_host_is_slow_when_three_quarters_of_its_ranks_are(
     assert {each.id: each.subject.ranks for each in found(times, host=hosts)} == expected
 
 
+@pytest.mark.parametrize(
+    ("waits", "reason"),
+    [
+        ([1, 1, 1, 1, 31, 31, 31, 31], "input-bound"),  # 30 of the 30 ms that its ranks need longer
+        ([1, 1, 1, 1, 31, 31, 31, 5], "slow-host"),  # the last rank is slow for another reason
+        ([None] * 8, "slow-host"),
+    ],
+)
+def test_a_host_whose_ranks_all_wait_for_input_is_not_slow(waits: list[float | None], reason: str) -> None:
+    times = {4: 130, 5: 130, 6: 130, 7: 130}
+    [finding] = found(times, host=HOSTS, columns={"data_wait": waits})
+    assert (finding.id, finding.subject) == (reason, Subject(ranks=(4, 5, 6, 7), hosts=("b",)))
+    assert finding.gain == PredictedGain(140, pytest.approx(110))
+
+
 # -- frequency --------------------------------------------------------------------------------------------------------
 
 

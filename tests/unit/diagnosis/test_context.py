@@ -77,4 +77,4 @@ def test_a_run_without_steps_gains_nothing() -> None:
 
 def test_hardware_and_memory() -> None:
     assert CONTEXT.hardware is default_hardware()
-    assert CONTEXT.memory.numbers["share"].tolist() == [20 / 24]  # of the smallest card that holds it
+    assert np.isnan(CONTEXT.memory.numbers["share"]).all()  # the capacity is not known

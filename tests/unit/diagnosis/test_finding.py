@@ -18,7 +18,9 @@ from paceline.diagnosis.finding import (
     ReplayCheck,
     RunFacts,
     StepTimes,
+    StudyNumbers,
     Subject,
+    WorkerSlowdown,
     decode_diagnosis,
 )
 
@@ -44,7 +46,15 @@ RUN = RunFacts(
     missing_ranks=(),
     warnings=(),
 )
-DIAGNOSIS = Diagnosis(run=RUN, findings=(FINDING,))
+STUDY = StudyNumbers(
+    step_ms=2.0,
+    ideal_ms=1.0,
+    slowdown=2.0,
+    worst_workers_share=1.0,
+    last_stage_share=None,
+    workers=(WorkerSlowdown(3, 0, 1, 2.0),),
+)
+DIAGNOSIS = Diagnosis(run=RUN, study=STUDY, findings=(FINDING,))
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -72,6 +82,8 @@ def test_another_file_is_refused_by_name(content: bytes) -> None:
         FINDING.evidence[0],
         RUN.step_ms,
         ReplayCheck(),
+        STUDY,
+        STUDY.workers[0],
     ],
     ids=lambda struct: type(struct).__name__,
 )
@@ -83,7 +95,7 @@ def test_nothing_can_be_changed_afterwards(struct: msgspec.Struct) -> None:
 
 def test_every_struct_is_tested_above() -> None:
     found = [each for _, each in inspect.getmembers(structs, inspect.isclass) if issubclass(each, msgspec.Struct)]
-    assert len(found) == 9
+    assert len(found) == 11
 
 
 def test_the_many_fields_of_a_finding_are_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from paceline.core.i18n import Language
@@ -11,6 +12,7 @@ from paceline.diagnosis.finding import DirectedLink, Evidence, Gain, RunFacts, S
 from paceline.diagnosis.knowledge import EntryText, KnowledgeEntry, load_entry
 from paceline.diagnosis.render import finding_in_words, in_words, title, who
 from paceline.diagnosis.rule_finding import Examination, MeasuredValue, PredictedGain, Quantity, RuleFinding
+from paceline.replay.prediction import Prediction
 
 RDMA = DirectedLink(0, 9, "RDMA")
 BACK = DirectedLink(9, 0, "RDMA")
@@ -134,4 +136,14 @@ def test_the_residual_of_the_replay_in_per_cent(residual: float, percent: float)
     )
     diagnosis = in_words(Examination(facts, (finding(),), residual), "en")
     assert str(diagnosis.replay.residual_percent) == str(percent)  # no minus before zero
+    assert diagnosis.replay.prediction_error_percent is None and diagnosis.replay.level == "collectives"
     assert diagnosis.run is facts and [each.id for each in diagnosis.findings] == ["slow-rank"]
+
+
+def test_how_well_steps_are_predicted_in_per_cent() -> None:
+    facts = RunFacts(
+        source="", formats=(), ranks=0, hosts=0, steps=(), step_ms=StepTimes(0, 0, 0), missing_ranks=(), warnings=()
+    )
+    prediction = Prediction(np.array([0.01, 0.023456, 0.05]))
+    check = in_words(Examination(facts, (), 0.0, prediction=prediction, level="kernels"), "en").replay
+    assert (check.prediction_error_percent, check.worst_prediction_error_percent, check.level) == (2.35, 5.0, "kernels")

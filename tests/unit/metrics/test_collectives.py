@@ -117,12 +117,18 @@ def test_arrivals_are_per_step_in_which_there_were_any_and_of_the_steps_chosen()
 
 
 def test_early_is_at_most_the_stay_and_only_the_last_blocks() -> None:
-    run = FakeRun(collectives=[stay(0, 10, 3), stay(1, 20, 2), stay(2, 14, 9)])
+    run = FakeRun(collectives=[stay(0, 10, 8), stay(1, 20, 2), stay(2, 14, 9)])
     found = rows(run, f"{with_derived('rank_collectives')} FROM rank_collectives ORDER BY rank")
     wanted = ("early", "waited", "waiting", "blocked_time", "duration")
     in_ms = [tuple(None if row[name] is None else row[name] / MS for name in wanted) for row in found]  # type: ignore[operator]
-    assert in_ms == [(3, 10, 3, None, 3), (0, 0, 0, 6, 2), (6, 6, 6, None, 9)]
+    assert in_ms == [(8, 10, 8, None, 8), (0, 0, 0, 6, 2), (6, 6, 6, None, 9)]
     assert [(row["calls"], row["instances"], row["last"]) for row in found] == [(1, 1, 0), (1, 1, 1), (1, 1, 0)]
+
+
+def test_no_waiting_is_worked_out_from_members_that_left_long_before_the_last_arrived() -> None:
+    run = FakeRun(collectives=[stay(0, 10, 3), stay(1, 20, 2)])
+    found = rows(run, f"{with_derived('rank_collectives')} FROM rank_collectives ORDER BY rank")
+    assert [(row["instances"], row["early"], row["waiting"]) for row in found] == [(0, None, None), (0, None, None)]
 
 
 def test_communication_of_ranks_per_step() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from paceline.metrics.link_traffic import has_links
 from paceline.metrics.links import MOST_LINKS, LinkTables, packet_sizes, packets_by_size, store_links
-from paceline.metrics.slow_links import FEW_BYTES, has_links, links_below_class
+from paceline.metrics.slow_links import FEW_BYTES
 from support.fake_run import FakeRun
 from support.transfers import moved
 
@@ -64,29 +65,6 @@ def test_a_link_of_several_kinds_is_one_row_and_what_cannot_be_compared_counts_a
     assert row["bandwidth"] == pytest.approx(3 * LARGE / 3.8e6)
     assert row["reference"] == pytest.approx(3 * LARGE / 3.2e6)
     assert row["ratio"] == pytest.approx(3.2 / 3.8) == row["bandwidth"] / row["reference"]
-
-
-def test_a_slow_link_is_found_with_the_numbers_of_the_table() -> None:
-    run = FakeRun(transfers=[*HEALTHY, moved(3, 0, LARGE, 2_000_000)])
-    [slow] = links_below_class(run, "true", slow=0.7, often=0.6)
-    assert (slow.src, slow.dst, slow.transport, slow.group) == (3, 0, "RDMA", "g")
-    assert (slow.bandwidth, slow.reference, slow.ratio, slow.bytes) == (4, 10, 0.4, LARGE)
-    assert links_below_class(run, "true", slow=0.3, often=0.6) == []
-
-
-def test_a_link_that_is_slow_in_few_steps_and_a_class_that_is_mixed_are_not_slow() -> None:
-    steps = [moved(src, src + 1, LARGE, 800_000, step=n) for src in range(4) for n in range(4)]
-    once = [moved(9, 10, LARGE, 8_000_000 if n == 0 else 800_000, step=n) for n in range(4)]
-    assert links_below_class(FakeRun(transfers=steps + once), "true", slow=0.8, often=0.6) == []
-    mixed = [moved(src, src + 1, LARGE, 800_000 if src < 3 else 2_000_000) for src in range(5)]
-    assert links_below_class(FakeRun(transfers=mixed), "true", slow=0.8, often=0.6) == []
-
-
-def test_noise_of_the_fast_half_lowers_the_limit() -> None:
-    times = [800_000, 900_000, 1_000_000, 1_100_000, 1_600_000]
-    run = FakeRun(transfers=[moved(src, src + 1, LARGE, time) for src, time in enumerate(times)])
-    # Rates 10, 8.9, 8, … : the fast half is 10, 8.9, 8; its noise is 1.4826 · 0.89 / 8.9 = 15 %, so 6 σ allow anything.
-    assert links_below_class(run, "true", slow=0.8, often=0.6) == []
 
 
 def test_steps_that_do_not_count_are_left_out() -> None:

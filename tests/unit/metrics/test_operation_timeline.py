@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.metrics.operation_timeline import FORMAT, SAME_NS, operation_timeline
+from paceline.metrics.operation_timeline import FORMAT, SAME_NS, UNRECORDED, operation_timeline
 from paceline.metrics.rank_timeline import Timeline
 from support.fake_run import FakeRun
 
@@ -75,13 +75,14 @@ def test_computing_covers_its_duration_and_what_lies_before_it_is_work() -> None
         ("grads-all-reduce", 33, 38, 1, 1, 0, 33),
         ("optimizer", 38, 38, 2, 0, 4, 33),
         ("step_end", 42, 42, 3, 0, 0, 37),
-        ("forward-compute", 50, 50, 4, 8, 10, 45),  # 8 after the end of the step before
-        ("backward-compute", 62, 62, 5, 2, 20, 57),
-        ("grads-all-reduce", 83, 88, 6, 1, 0, 78),
-        ("optimizer", 88, 88, 7, 0, 4, 78),
-        ("step_end", 92, 92, 8, 0, 0, 82),
+        ("forward-compute", 50, 50, 4, 4, 10, 41),  # 8 after the end of the step before, where 4 are usual
+        ("backward-compute", 62, 62, 5, 2, 20, 53),
+        ("grads-all-reduce", 83, 88, 6, 1, 0, 74),
+        ("optimizer", 88, 88, 7, 0, 4, 74),
+        ("step_end", 92, 92, 8, 0, 0, 78),
     ]
-    assert (line.self_time() / U).tolist() == [[37, 45]]
+    assert (line.self_time() / U).tolist() == [[37, 41]]
+    assert (line.unknown / U).tolist() == [0, 0, 0, 0, 0, 4, 0, 0, 0, 0]
     assert line.steps.tolist() == [1, 2] and line.step.tolist() == [0] * 5 + [1] * 5 and line.begin.tolist() == [0]
     assert line.events.step.tolist() == [1] * 5 + [2] * 5 and line.events.ranks.tolist() == [0]
     assert line.is_end.tolist() == [False] * 4 + [True] + [False] * 4 + [True]
@@ -129,7 +130,7 @@ def test_a_message_is_waited_for_beside_the_computing_before() -> None:
     assert columns(line, "anchor", "after", "work", "side_stream", "self_time_until") == [
         ("forward-compute", -1, -1, 0, False, 0),
         ("send", 0, -1, 0, True, 10),
-        ("receive", 0, -1, 1, True, 11),  # posted 1 after the forward
+        ("receive", 0, -1, 0, True, 10),  # posted 1 after the forward, which costs nothing: it would have waited
         ("backward-compute", 0, 2, 2, False, 12),  # begins 2 after the message came
         ("step_end", 3, -1, 0, False, 32),
         ("receive", -1, -1, 0, True, 0),
@@ -142,6 +143,48 @@ def test_a_message_is_waited_for_beside_the_computing_before() -> None:
     assert together[1] == together[5] and together[2] == together[8] and len(set(together.tolist())) == 8
     assert line.events.group_key[[1, 2, 5, 8]].tolist() == ["pp-dp0"] * 4
     assert line.events.rank.tolist() == [0] * 5 + [1] * 5 and (line.begin / U).tolist() == [0, 3]
+    assert not line.unknown.any()
+
+
+def test_gaps_longer_than_usual_are_unknown_waiting_and_no_work() -> None:
+    """Before the optimizer one of three replicas has a gap of 7, the others 1 and 3."""
+    programs = {
+        (rank, 0, 1): [("forward-compute", 0, 10), ("optimizer", 10 + gap, 20 + gap)]
+        for rank, gap in enumerate((7, 1, 3))
+    }
+    line = timeline(programs)
+    optimizer = np.flatnonzero(line.events.op == "optimizer")
+    assert (line.work[optimizer] / U).tolist() == (line.lag[optimizer] / U).tolist() == [3, 1, 3]
+    assert (line.unknown[optimizer] / U).tolist() == [4, 0, 0]
+    assert (line.self_time()[:, 0] / U).tolist() == [23, 21, 23]
+
+
+def test_a_wait_for_other_replicas_that_no_operation_records_is_a_join() -> None:
+    """The optimizer of all replicas begins when the slowest has ended its backward."""
+    programs = {
+        (rank, 0, step): [
+            ("forward-compute", at, at + 10),
+            ("backward-compute", at + 10, at + end),
+            ("optimizer", at + 3000, at + 3010),
+        ]
+        for rank, end in enumerate((3000, 1000))
+        for step, at in ((1, 0), (2, 3010), (3, 6020))
+    }
+    line = timeline(programs)
+    first = np.flatnonzero(line.step == 0)
+    assert (
+        line.events.op[first].tolist()
+        == [
+            *("forward-compute", "backward-compute", "join-replicas", "optimizer", "step_end"),
+        ]
+        * 2
+    )
+    joins = np.flatnonzero(line.events.op == "join-replicas")
+    assert len(set(line.events.instance[joins].tolist())) == 3 and set(line.events.group_key[joins]) == {UNRECORDED}
+    assert (line.events.start[joins[[0, 3]]] / U).tolist() == [3000, 1000]
+    assert (line.events.end[joins[[0, 3]]] / U).tolist() == [3000, 3000]
+    assert not line.work.any() and not line.unknown.any()
+    assert (line.self_time() / U).tolist() == [[3010] * 3, [1010] * 3]
 
 
 @pytest.mark.parametrize(("early", "anchor"), [(0, 0), (SAME_NS, 0), (1_001, -1)])

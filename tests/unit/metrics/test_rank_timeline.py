@@ -481,3 +481,70 @@ def test_groups_of_another_size_are_other_places() -> None:
     found = named_timeline(both | {"b": ("u", 20, 25)}, both, {"a": ("v", 10, 15)})
     assert found.column("place", 0)["a"] == found.column("place", 1)["a"] != found.column("place", 2)["a"]
     assert found.column("place", 0)["b"] == found.column("place", 2)["a"]  # alone, and the first of those
+
+
+# -- where computing was recorded kernel by kernel -----------------------------------------------------------------------
+
+STEADY = [(0.0, 30.0), (30.0, 50.0), (60.0, 80.0), (80.0, 90.0)]
+"""Kernels of a rank that waits from 50 to 60."""
+
+
+def test_the_rank_that_comes_last_has_the_streams_of_the_others() -> None:
+    """Rank 1 comes last to a: nothing starts inside it there, but on rank 0 b does, and both compute meanwhile."""
+    waits = {"a": ("dp", 30, 85), "b": ("tp", 50, 60)}
+    comes = {"a": ("dp", 75, 85), "b": ("tp", 55, 60)}
+    found = named_timeline(waits, comes, kernels=[STEADY, [(0, 55), (60, 90)]])
+    assert [found.column("side_stream", rank)["a"] for rank in (0, 1)] == [True, True]
+    assert [found.column("side_stream", rank)["b"] for rank in (0, 1)] == [False, False]
+    blind = named_timeline(waits, comes)
+    assert [blind.column("side_stream", rank)["a"] for rank in (0, 1)] == [True, True]
+
+
+def test_an_event_beside_which_nobody_computes_is_waited_for_though_another_starts_inside() -> None:
+    """While t is waited for, sums that were issued before it begin."""
+    one = {"t": ("tp", 50, 60), "a": ("dp", 55, 85)}
+    assert not named_timeline(one, kernels=[STEADY]).column("side_stream", 0)["t"]
+    assert named_timeline(one).column("side_stream", 0)["t"]
+
+
+@pytest.mark.parametrize(("end", "aside"), [(66.0, True), (64.0, False)])
+def test_an_event_beside_which_the_rank_that_hides_most_computes_is_on_a_side_stream(end: float, aside: bool) -> None:
+    """From 50 on: 10 of waiting, then computing, of which 3/10 have to be beside it; 6 of 16, 4 of 14. Rank 1 only waits."""
+    found = named_timeline({"a": ("dp", 50, end)}, {"a": ("dp", 50, end)}, kernels=[STEADY, [(0, 50), (90, 95)]])
+    assert [found.column("side_stream", rank)["a"] for rank in (0, 1)] == [aside, aside]
+
+
+def test_computing_beside_the_critical_stream_is_what_was_recorded_there_and_not_dealt_out() -> None:
+    """t1 only waits, t2 hides 2 of 10; the step's sum of 30 is not asked."""
+    one = {"t1": ("tp", 50, 60), "t2": ("tp", 88, 98)}
+    found = named_timeline(one, kernels=[STEADY], overlapped=[[30]])
+    assert found.column("overlap", 0) == {"t1": 0, "t2": 2, "end0": 0}
+    assert named_timeline(one, overlapped=[[30]]).column("overlap", 0) == {"t1": 10, "t2": 10, "end0": 0}
+
+
+def test_a_queued_event_was_issued_after_as_many_kernels_as_where_it_did_not_queue() -> None:
+    """Rank 1 issues b at 50, after two kernels; rank 0 had computed two at 25, while a was still on its way."""
+    fast = {"a": ("dp", 10, 62), "b": ("dp", 62, 75)}
+    slow = {"a": ("dp", 20, 40), "b": ("dp", 51, 75)}
+    kernels = [[(0, 10), (10, 25), (25, 90)], [(0, 20), (20, 50), (50, 90)]]
+    found = named_timeline(fast, slow, kernels=kernels)
+    assert found.column("after", 0)["b"] == "a" and found.column("after", 1)["b"] is None
+    assert (found.column("anchor", 0)["b"], found.column("work", 0)["b"]) == (BEGIN, 25)
+    assert (found.column("anchor", 1)["b"], found.column("work", 1)["b"]) == (BEGIN, 51)
+
+
+def test_a_queued_event_was_issued_no_later_than_it_began_whatever_was_computed() -> None:
+    fast = {"a": ("dp", 10, 20), "b": ("dp", 20, 75)}
+    slow = {"a": ("dp", 5, 20), "b": ("dp", 51, 75)}
+    kernels = [[(0, 10), (10, 25), (25, 90)], [(0, 5), (20, 50), (50, 90)]]
+    found = named_timeline(fast, slow, kernels=kernels)
+    assert (found.column("anchor", 0)["b"], found.column("work", 0)["b"]) == (BEGIN, 20)
+
+
+def test_in_later_steps_kernels_are_counted_from_the_begin_of_the_step() -> None:
+    """The second step of the first rank: b queues; issued after one kernel of that step, which ends at 125."""
+    fast = {"x": ("tp", 40, 50), "a": ("dp", 110, 162), "b": ("dp", 162, 175)}
+    slow = {"x": ("tp", 40, 50), "a": ("dp", 120, 140), "b": ("dp", 151, 175)}
+    kernels = [[(0, 40), (105, 125), (125, 190)], [(0, 40), (100, 150), (151, 190)]]
+    found = named_timeline(fast, slow, ends=(100, 200), kernels=kernels)
+    assert (found.column("anchor", 0)["b"], found.column("work", 0)["b"]) == ("end0", 25)

@@ -113,6 +113,13 @@ def test_durations_without_events_have_no_begin() -> None:
     assert same(found.start, [[NAN], [0]])
 
 
+def test_level_0_steps_that_say_how_they_divide_follow_each_other_from_zero() -> None:
+    steps = [step(0, 0, duration=100, exposed=40), step(1, 0, duration=50, exposed=0), step(2, 0, duration=9)]
+    found = bounds(Event(1, 0, 9), steps=steps)
+    assert same(found.start[:1], [[0, 100, NAN]])
+    assert same(found.end[:1], [[100, 150, NAN]])
+
+
 # -- computing during communication --------------------------------------------------------------------------------------
 
 KERNELS = [kernel(10, 30), kernel(50, 80)]

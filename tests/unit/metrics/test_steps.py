@@ -14,6 +14,7 @@ from paceline.metrics.steps import (
     input_wait,
     mean_by,
     read_steps,
+    recorded_whole,
     shares_of,
     steady_steps,
     step_condition,
@@ -91,7 +92,7 @@ def test_parts_add_up_whatever_was_recorded(recorded: dict[str, int]) -> None:
         ({"computing": 60, "forward_backward": 70, "tail": 20}, {"compute": 60, "free": 40}),
         ({"computing": 100, "overlapped": 20, "data_wait": 300}, {"overlapped": 20, "data": 80}),
         ({"computing": 80, "data_wait": 30}, {"compute": 70, "data": 30}),
-        ({}, {"free": 100}),
+        ({}, {"compute": 100}),
     ],
 )
 def test_parts_are_cut_to_what_is_left_of_the_step(recorded: dict[str, int], parts: dict[str, int]) -> None:
@@ -161,6 +162,24 @@ def test_all_steps_count_where_hardly_any_is_shared() -> None:
     assert steady_steps(np.array([1, 2, 2, 3])).tolist() == [1, 2, 3]
     assert steady_steps(np.array([1, 2, 2, 3, 3])).tolist() == [2, 3]
     assert steady_steps(np.array([], dtype=np.int64)).tolist() == []
+
+
+def test_a_first_step_whose_begin_was_missed_and_an_empty_last_one_do_not_count() -> None:
+    first = {"duration": 900, "forward_backward": 880}
+    steady = {"duration": 100, "forward_backward": 80, "data_wait": 10}
+    run = run_of(
+        *(step(rank, number, **(first if number == 1 else steady)) for rank in (0, 1) for number in (1, 2, 3)),
+        *({**step(rank, 4, duration=0), "data_wait": 0} for rank in (0, 1)),
+    )
+    assert recorded_whole(read_steps(run)).tolist() == [False, True, True, False] * 2
+    performance = RankPerformance(run)
+    assert performance.steps.tolist() == [2, 3]
+    assert performance.rank_means.numbers["duration"].tolist() == [100, 100]
+
+
+def test_input_wait_that_is_missing_elsewhere_too_says_nothing_of_the_first_step() -> None:
+    run = run_of(*(step(0, number, duration=100, forward_backward=80) for number in (1, 2, 3)))
+    assert recorded_whole(read_steps(run)).all()
 
 
 def test_shares_of_all_ranks_together() -> None:

@@ -136,6 +136,8 @@ def test_without_jitter_all_need_a_quantile_of_what_peers_need_in_any_step() -> 
     assert quiet.work.tolist() == [10, 1, 25, 2, 20, 2.5, 25, 2.5, 99, 9, 99, 9]
     assert quiet.overlap.tolist() == (quiet.work * 2).tolist()
     assert without_jitter(replay, costs, [(0,), (1,)], quantile=1).work.tolist() == replay.costs.work.tolist()
+    # A rank of which no event was recorded has nothing to be quiet about.
+    assert without_jitter(replay, costs, [(7,), (0, 1)], quantile=0.5).work.tolist() == quiet.work.tolist()
 
 
 def test_two_fixes_leave_the_product_of_what_each_leaves() -> None:

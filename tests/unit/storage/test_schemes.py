@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+import tomllib
 
 from paceline.storage.schemes import BUILT_IN_STORES, STORES_GROUP
 

@@ -58,28 +58,32 @@ export async function getColumns(url: string, signal?: AbortSignal): Promise<Bin
 
 export interface Asked<T> {
   value: T | null;
+  /** The address that `value` answers: an older one than was asked for while the new answer is in flight. */
+  answered: string | null;
   problem: Problem | null;
   busy: boolean;
 }
 
+const NOTHING = { value: null, answered: null, problem: null, busy: false };
+
 /** Asks whenever the address changes; the old answer stays until the new one is there. */
 function useAsked<T>(url: string | null, ask: (url: string, signal: AbortSignal) => Promise<T>): Asked<T> {
-  const [asked, setAsked] = useState<Asked<T>>({ value: null, problem: null, busy: url !== null });
+  const [asked, setAsked] = useState<Asked<T>>({ ...NOTHING, busy: url !== null });
   const latest = useRef(ask);
   latest.current = ask;
   useEffect(() => {
     if (url === null) {
-      setAsked({ value: null, problem: null, busy: false });
+      setAsked(NOTHING);
       return undefined;
     }
     const cancel = new AbortController();
     setAsked((old) => ({ ...old, busy: true }));
     latest.current(url, cancel.signal).then(
-      (value) => setAsked({ value, problem: null, busy: false }),
+      (value) => setAsked({ value, answered: url, problem: null, busy: false }),
       (error: unknown) => {
         if (cancel.signal.aborted) return;
         const problem = error instanceof Problem ? error : new Problem(0, String(error), null, null);
-        setAsked({ value: null, problem, busy: false });
+        setAsked({ ...NOTHING, problem });
       },
     );
     return () => cancel.abort();

@@ -91,6 +91,8 @@ export interface Diagnosis {
   schema: "paceline.diagnosis/1";
   run: RunFacts;
   replay: ReplayCheck;
+  /** Null unless the source is a trace of the straggler study's format. */
+  study: StudyNumbers | null;
   findings: Finding[];
 }
 
@@ -126,6 +128,8 @@ export interface Finding {
   title: string;
   evidence: Evidence[];
   advice: string[];
+  /** Gaps in the recording that lowered the confidence, gravest first. */
+  doubts: string[];
   /** kb/ID: explained by `paceline kb ID`; own/ID: by the custom rule that reported it. */
   see: string;
 }
@@ -228,10 +232,21 @@ export interface Progress {
   hint: string | null;
 }
 
-/** How well the model behind the gains reproduces the run. */
+/** How well the model behind the gains explains and predicts the run. */
 export interface ReplayCheck {
-  /** Replayed over measured step time, minus 1. */
+  /** Replayed over measured step time, minus 1: near 0 by construction, so it proves nothing. */
   residual_percent: number;
+  /**
+   * Each step predicted from what was recorded of it and a graph learnt from the other steps: median error over the
+   * steps (replay/prediction.py); null with fewer than 3 steps.
+   */
+  prediction_error_percent: number | null;
+  /** The same of the step that was predicted worst. */
+  worst_prediction_error_percent: number | null;
+  /**
+   * The finest the graph was built of; collectives: a coarse model, which cannot tell work from unrecorded waiting.
+   */
+  level: "collectives" | "kernels" | "operations";
 }
 
 /** Tables of the report that only one view needs. */
@@ -331,6 +346,22 @@ export interface StepTimes {
   max: number | null;
 }
 
+/** The numbers of the OSDI'25 straggler study, for traces that name every operation (replay/straggler_study.py). */
+export interface StudyNumbers {
+  /** T: mean step of the replay without launch delays. */
+  step_ms: number;
+  /** T ideal: the same with every operation at its usual time. */
+  ideal_ms: number;
+  /** S = T / T ideal. */
+  slowdown: number;
+  /** M_W: share of T - T ideal that the worst 3 % of the workers explain; null where nothing is lost. */
+  worst_workers_share: number | null;
+  /** M_S: the same of the last stage. */
+  last_stage_share: number | null;
+  /** Every worker, the one that could cause most first. */
+  workers: WorkerSlowdown[];
+}
+
 /** What a finding is about: global ranks, names as recorded. All lists empty = the whole run. */
 export interface Subject {
   ranks: number[];
@@ -381,4 +412,13 @@ export interface WhatIfAnswer {
   path: PathTimes;
   /** Ranks that decide the new step time, the largest share first. */
   holders: CriticalRank[];
+}
+
+/** How much of the slowdown one worker alone could cause. */
+export interface WorkerSlowdown {
+  rank: number;
+  stage: number;
+  replica: number;
+  /** S with only this worker's stage, or only its replica, as recorded; the smaller of the two. */
+  slowdown: number;
 }

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from statistics import fmean
 
-from paceline.bench.result import BenchResult, Measurement
+from paceline.bench.result import BenchResult, Measurement, interval_of
 from paceline.bench.scaling import if_fixed
+from paceline.bench.stragglers import stragglers
 from paceline.core.i18n import Language, text
 from paceline.output.page.charts import ChartPoint, bar_chart, line_chart
 from paceline.output.page.page import (
@@ -22,17 +23,43 @@ from paceline.output.page.page import (
 
 _MOST_CARDS = 64
 _SHOWN_FINDINGS = 3
-_SIZE_COLUMNS = ("ranks", "nodes", "runs", "throughput", "deviation", "per_rank", "efficiency", "step", "accuracy")
+_SIZE_COLUMNS = (
+    "ranks",
+    "nodes",
+    "runs",
+    "throughput",
+    "deviation",
+    "interval",
+    "per_rank",
+    "efficiency",
+    "tokens",
+    "mfu",
+    "step",
+    "accuracy",
+    "time_to_quality",
+)
+_NODE_COLUMNS = (
+    "nodes",
+    "node_host",
+    "node_cards",
+    "node_driver",
+    "node_toolkit",
+    "node_frameworks",
+    "node_cores",
+    "node_throughput",
+)
 _BASELINE_COLUMNS = ("metric", "before", "after", "change", "noise", "verdict")
 
 
 def result_page(result: BenchResult, language: Language) -> ReportPage:
     sections = (
         _score,
+        _expectations,
         _outliers,
         _losses,
         _baseline,
         _diagnosis,
+        _nodes,
         _cards,
         _energy,
         _times,
@@ -45,25 +72,79 @@ def result_page(result: BenchResult, language: Language) -> ReportPage:
 
 def headline(result: BenchResult, language: Language) -> str:
     largest = result.largest
-    parts = [text("bench.headline", language, throughput=_plus_minus(largest), ranks=largest.ranks)]
+    parts = [*_verdict(result, language), _throughput(result, language)]
     if result.accuracy is not None:
         parts.append(text("bench.accuracy_is", language, accuracy=format_number(result.accuracy)))
     if largest.efficiency is not None:
-        parts.append(text("bench.scaling_is", language, percent=format_percent(largest.efficiency)))
+        parts.append(text("bench.scaling_is", language, percent=efficiency_text(largest, language)))
+    if found := stragglers(largest):
+        names = "; ".join(each.name(language) for each in found[:_SHOWN_FINDINGS])
+        parts.append(text("bench.straggler_is", language, names=names))
     verdicts = {each.verdict for each in result.comparisons}
     if verdicts & {"better", "worse"}:
-        found = "worse" if "worse" in verdicts else "better"
-        parts.append(text("bench.baseline_is", language, verdict=text(f"bench.{found}", language)))
+        verdict = "worse" if "worse" in verdicts else "better"
+        parts.append(text("bench.baseline_is", language, verdict=text(f"bench.{verdict}", language)))
     return join_sentences(parts, language)
+
+
+def efficiency_text(size: Measurement, language: Language) -> str:
+    """With its 95 % interval, and no digits that the interval does not support; of single runs two digits."""
+    if size.efficiency is None:
+        return "–"
+    percent, interval = 100 * size.efficiency, size.efficiency_interval
+    if interval is None:
+        return text("bench.efficiency_single", language, percent=f"{float(f'{percent:.2g}'):.0f}")
+    digits = 1 if 100 * interval < 1 else 0
+    shown, half = f"{percent:.{digits}f}", f"{100 * interval:.{digits}f}"
+    return text("bench.efficiency_interval", language, percent=shown, interval=half)
+
+
+def _verdict(result: BenchResult, language: Language) -> list[str]:
+    if result.verdict is None:
+        return []
+    if result.verdict == "PASS":
+        return [text("bench.verdict_pass", language)]
+    failed = [
+        f"{each.metric} {format_number(each.value)} {'<' if each.relation == '>=' else '>'} {format_number(each.limit)}"
+        for each in result.expectations
+        if not each.passed
+    ]
+    return [text("bench.verdict_fail", language, what=", ".join(failed) or result.result)]
+
+
+def _throughput(result: BenchResult, language: Language) -> str:
+    """Of all ranks together, or per node where every node trained alone."""
+    size = result.largest
+    if result.mode == "cluster":
+        return text(
+            "bench.headline", language, throughput=_plus_minus(size, language), ranks=_size_name(size, language)
+        )
+    cards = text("bench.size", language, n=size.ranks // max(1, size.nodes))
+    return text("bench.headline_alone", language, throughput=_plus_minus(size, language), nodes=size.nodes, cards=cards)
 
 
 def _score(result: BenchResult, language: Language) -> PageSection:
     method = "bench.score_single_server" if result.mode == "single_server" else "bench.score_cluster"
-    rows = tuple(_size_row(each) for each in result.measurements)
+    rows = tuple(_size_row(each, language) for each in result.measurements)
     table = without_empty_columns(PageTable(_texts(_SIZE_COLUMNS, language), rows, frozenset()))
-    sentence = text(method, language, n=len(result.largest.repetitions))
-    chart = _scaling_chart(result.measurements, language) if len(result.measurements) > 1 else ""
-    return PageSection(text("bench.score", language), (sentence,), table, chart)
+    sentences = [text(method, language, n=len(result.largest.repetitions))]
+    chart = ""
+    if len(result.measurements) > 1:
+        sentences.append(text(f"bench.scaling_{result.largest.scaling}", language))
+        chart = _scaling_chart(result.measurements, language)
+    return PageSection(text("bench.score", language), tuple(sentences), table, chart)
+
+
+def _expectations(result: BenchResult, language: Language) -> PageSection | None:
+    if not result.expectations:
+        return None
+    rows = []
+    for each in result.expectations:
+        verdict = text("bench.yes" if each.passed else "bench.no", language)
+        shown = verdict if each.sure else text("bench.unsure", language, verdict=verdict)
+        rows.append((each.metric, f"{each.relation} {format_number(each.limit)}", format_number(each.value), shown))
+    heads = _texts(("metric", "limit", "measured_value", "passed"), language)
+    return PageSection(text("bench.expectations", language), (), PageTable(heads, tuple(rows), frozenset({0, 3})))
 
 
 def _scaling_chart(sizes: Sequence[Measurement], language: Language) -> str:
@@ -72,10 +153,12 @@ def _scaling_chart(sizes: Sequence[Measurement], language: Language) -> str:
         title=text("bench.scaling_chart", language),
         line=text("bench.measured", language),
         ideal=text("bench.ideal", language),
+        intervals=[interval_of(size.throughput) for size in sizes],
+        axes=(text("bench.axis_ranks", language), text("bench.axis_throughput", language)),
     )
 
 
-def _size_row(size: Measurement) -> tuple[str, ...]:
+def _size_row(size: Measurement, language: Language) -> tuple[str, ...]:
     step = size.profile.step_ms if size.profile else None
     return (
         str(size.ranks),
@@ -83,10 +166,14 @@ def _size_row(size: Measurement) -> tuple[str, ...]:
         str(size.throughput.count),
         format_number(size.throughput.mean),
         format_number(size.throughput.deviation),
+        format_number(interval_of(size.throughput)),
         format_number(size.per_rank),
-        format_percent(size.efficiency),
+        efficiency_text(size, language),
+        format_number(size.tokens_per_second_per_card),
+        format_percent(size.mfu),
         format_number(step),
         format_number(size.accuracy.mean if size.accuracy else None),
+        format_number(size.time_to_quality),
     )
 
 
@@ -108,6 +195,12 @@ def _outliers(result: BenchResult, language: Language) -> PageSection | None:
         )
         for size in result.measurements
         for each in size.outliers
+    ]
+    sentences += [
+        text("bench.outlier_profile", language, name=each.name(language))
+        for size in result.measurements
+        for each in stragglers(size)
+        if each.finding is not None
     ]
     return PageSection(text("bench.outliers", language), tuple(sentences) or (text("bench.no_outlier", language),))
 
@@ -154,6 +247,34 @@ def _findings(size: Measurement, language: Language) -> Iterator[str]:
         zh = size.profile.titles_zh
         title = zh[place] if language == "zh" and place < len(zh) else finding.title
         yield prefix + if_fixed(title, finding.gain, language)
+    yield prefix + text("bench.profile_at", language, path=size.profile.source)
+
+
+def _nodes(result: BenchResult, language: Language) -> PageSection | None:
+    """Every node as it reported itself, with what it achieved."""
+    known = result.provenance.nodes
+    if not any(node.host for node in known):
+        return None
+    repetitions = result.largest.repetitions
+    rows = []
+    for number, node in enumerate(known):
+        achieved = [sum(each.cards[number]) for each in repetitions if len(each.cards) == len(known)]
+        rows.append(
+            (
+                str(number),
+                node.host or "–",
+                f"{node.cards} × {node.card}" if node.cards else "–",
+                ", ".join(each for each in (node.driver, node.firmware) if each) or "–",
+                node.toolkit or "–",
+                ", ".join(f"{name} {version}" for name, version in node.frameworks.items()) or "–",
+                str(node.cores or "–"),
+                format_number(fmean(achieved) if achieved else None),
+            )
+        )
+    table = without_empty_columns(
+        PageTable(_texts(_NODE_COLUMNS, language), tuple(rows), frozenset({0, 1, 2, 3, 4, 5}))
+    )
+    return PageSection(text("bench.nodes_section", language), (), table, detail=len(known) < 2)
 
 
 def _cards(result: BenchResult, language: Language) -> PageSection | None:
@@ -169,7 +290,8 @@ def _cards(result: BenchResult, language: Language) -> PageSection | None:
     slow = {each.name.replace("node ", "").replace(" card ", "/") for each in size.outliers if each.kind == "rank"}
     rows = tuple((name, format_number(value)) for name, value in means)
     table = PageTable((text("bench.card", language), text("bench.throughput", language)), rows)
-    chart = bar_chart([ChartPoint(name, value) for name, value in means], slow, caption)
+    axes = (text("bench.card", language), text("bench.axis_throughput", language))
+    chart = bar_chart([ChartPoint(name, value) for name, value in means], slow, caption, axes)
     return PageSection(text("bench.cards", language), (caption,), table, chart, detail=True)
 
 
@@ -217,7 +339,10 @@ def _provenance(result: BenchResult, language: Language) -> PageSection:
     versions = {"paceline": made.paceline, "python": made.python, **made.frameworks}
     rows = [
         ("backend", result.backend),
-        ("host", f"{made.host}, {made.platform}"),
+        ("image", made.image or "–"),
+        ("flavor", ", ".join(each for each in (made.flavor, made.pool) if each) or "–"),
+        ("environment", " ".join(f"{k}={v}" for k, v in made.nodes[0].environment.items()) if made.nodes else "–"),
+        ("client", f"{made.host}, {made.platform}"),
         ("cores", str(made.cores or "–")),
         ("cards_used", made.cards or "–"),
         ("versions", ", ".join(f"{name} {number}" for name, number in versions.items())),
@@ -225,7 +350,7 @@ def _provenance(result: BenchResult, language: Language) -> PageSection:
         ("config", f"{made.config} (sha256 {made.config_sha256[:12]})"),
         ("command", " ".join(made.command)),
     ]
-    named = tuple((text(f"bench.{name}", language), value) for name, value in rows)
+    named = tuple((text(f"bench.{name}", language), value) for name, value in rows if value not in ("–", ""))
     table = PageTable(_texts(("what", "value"), language), named, frozenset({0, 1}))
     return PageSection(text("bench.provenance", language), (), table, detail=True)
 
@@ -242,6 +367,14 @@ def _texts(names: Sequence[str], language: Language) -> tuple[str, ...]:
     return tuple(text(f"bench.{name}", language) for name in names)
 
 
-def _plus_minus(size: Measurement) -> str:
-    deviation = size.throughput.deviation
-    return format_number(size.throughput.mean) + (f" ± {format_number(deviation)}" if deviation is not None else "")
+def _size_name(size: Measurement, language: Language) -> str:
+    return text("bench.size", language, n=size.ranks)
+
+
+def _plus_minus(size: Measurement, language: Language) -> str:
+    """The mean with its 95 % interval; a single run is marked as one."""
+    found, mean = size.throughput, format_number(size.throughput.mean)
+    interval = interval_of(found)
+    if interval is None:
+        return text("bench.single_run", language, mean=mean)
+    return text("bench.with_interval", language, mean=mean, interval=format_number(interval), n=found.count)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.bench.history import accepted
+from paceline.bench.report.content import efficiency_text
 from paceline.bench.result import BenchResult
 from paceline.core.i18n import Language, text
 from paceline.output.page.charts import ChartPoint, trend_chart
@@ -12,11 +14,23 @@ from paceline.output.page.page import (
     PageTable,
     ReportPage,
     format_number,
-    format_percent,
     without_empty_columns,
 )
 
-_HEADS = ("when", "backend", "ranks", "runs", "throughput", "deviation", "last_change", "accuracy", "efficiency")
+_HEADS = (
+    "when",
+    "backend",
+    "ranks",
+    "runs",
+    "throughput",
+    "deviation",
+    "last_change",
+    "accuracy",
+    "efficiency",
+    "verdict",
+    "hosts_column",
+    "commit_column",
+)
 
 
 def history_page(results: Sequence[BenchResult], language: Language) -> ReportPage:
@@ -30,25 +44,33 @@ def history_page(results: Sequence[BenchResult], language: Language) -> ReportPa
 
 
 def _series(name: str, ranks: int, results: Sequence[BenchResult], language: Language) -> PageSection:
-    rows = tuple(_row(result, before) for result, before in zip(results, (None, *results[:-1]), strict=True))
+    kept = {result.id for result in accepted(results)}
+    worse = frozenset(place for place, result in enumerate(results) if result.id not in kept)
+    rows = tuple(
+        _row(result, before, language, regressed=place in worse)
+        for place, (result, before) in enumerate(zip(results, (None, *results[:-1]), strict=True))
+    )
     trend = text("bench.trend", language, name=name, n=len(results))
     title = f"{trend} · {results[0].backend} · {text('bench.size', language, n=ranks)}"
     heads = tuple(text(f"bench.{head}", language) for head in _HEADS)
-    table = without_empty_columns(PageTable(heads, rows, frozenset({0, 1})))
-    return PageSection(title, (), table, _trend_chart(results, title) if len(results) > 1 else "")
+    table = without_empty_columns(PageTable(heads, rows, frozenset({0, 1, 9, 10, 11})))
+    sentences = (text("bench.regressions", language, n=len(worse), all=len(results)),) if worse else ()
+    chart = _trend_chart(results, title, worse, language) if len(results) > 1 else ""
+    return PageSection(title, sentences, table, chart)
 
 
-def _trend_chart(results: Sequence[BenchResult], title: str) -> str:
+def _trend_chart(results: Sequence[BenchResult], title: str, worse: frozenset[int], language: Language) -> str:
     """Throughput of one benchmark's runs in their order; labels are month, day and time (UTC)."""
     points = []
     for result in results:
         when = (result.total_start_time or "")[5:16].replace("T", " ")
         throughput = result.largest.throughput
         points.append(ChartPoint(when, throughput.mean, throughput.deviation))
-    return trend_chart(points, title)
+    axes = (text("bench.when", language), text("bench.axis_throughput", language))
+    return trend_chart(points, title, culprits=worse, axes=axes)
 
 
-def _row(result: BenchResult, before: BenchResult | None) -> tuple[str, ...]:
+def _row(result: BenchResult, before: BenchResult | None, language: Language, *, regressed: bool) -> tuple[str, ...]:
     size = result.largest
     change = (
         size.throughput.mean / before.largest.throughput.mean - 1 if before and before.largest.throughput.mean else None
@@ -62,5 +84,12 @@ def _row(result: BenchResult, before: BenchResult | None) -> tuple[str, ...]:
         format_number(size.throughput.deviation),
         "–" if change is None else f"{100 * change:+.1f} %",
         format_number(result.accuracy),
-        format_percent(size.efficiency),
+        efficiency_text(size, language),
+        "–"
+        if not (regressed or result.verdict)
+        else text("bench.regression", language)
+        if regressed
+        else str(result.verdict),
+        ", ".join(sorted({node.host for node in result.provenance.nodes if node.host})[:3]) or "–",
+        (result.provenance.commit or "–")[:9],
     )

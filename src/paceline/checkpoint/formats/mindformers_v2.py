@@ -12,7 +12,7 @@ import ast
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Dict, List, Tuple
 
 from paceline.checkpoint.plan.file_plan import FilePlan, PlannedTensor
 from paceline.checkpoint.strategy.strategy_file import make_layout, tensor_map
@@ -20,12 +20,13 @@ from paceline.checkpoint.strategy.tensor_layout import TensorLayout
 from paceline.checkpoint.tensors.dtypes import label
 from paceline.checkpoint.tensors.tensor_slice import Shape, TensorSlice
 from paceline.core.errors import FormatError, PacelineError
+from paceline.core.zip_strict import zip_strict
 
 FORMAT = "mindformers"
 METADATA, COMMON, TRACKER = "metadata.json", "common.json", "latest_checkpointed_iteration.txt"
 _ITERATION = re.compile(r"iteration_(\d{8,})/")
 _NAME = re.compile(r".*-(\d{7})-(\d{7})\.safetensors")
-ParameterSlices = dict[str, tuple[Shape, list[tuple[TensorSlice, str]]]]
+ParameterSlices = Dict[str, Tuple[Shape, List[Tuple[TensorSlice, str]]]]
 """Parameter → (full shape, [(slice, file)])"""
 
 
@@ -74,7 +75,7 @@ def _slices(content: Any) -> ParameterSlices:
     for param, meta in content["state_dict_metadata"].items():
         shape = tuple(map(int, meta["global_shape"] or ()))
         cuts = tuple(map(int, meta["axis_fragmentations"] or (1,) * len(shape)))
-        if len(cuts) != len(shape) or any(cut < 1 or extent % cut for extent, cut in zip(shape, cuts, strict=True)):
+        if len(cuts) != len(shape) or any(cut < 1 or extent % cut for extent, cut in zip_strict(shape, cuts)):
             raise FormatError(f"{param}: {list(shape)} cannot be split into {list(cuts)}")
         parts = []
         for chunk in meta["chunk"]:
@@ -90,7 +91,7 @@ def _slices(content: Any) -> ParameterSlices:
 
 
 def _grid_slice(param: str, shape: Shape, cuts: Shape, offset: Shape) -> TensorSlice:
-    part = tuple(extent // cut for extent, cut in zip(shape, cuts, strict=True))
+    part = tuple(extent // cut for extent, cut in zip_strict(shape, cuts))
     if len(offset) != 1:
         if len(offset) != len(shape):
             raise FormatError(f"{param}: offset {list(offset)} does not match its {len(shape)} axes")
@@ -101,7 +102,7 @@ def _grid_slice(param: str, shape: Shape, cuts: Shape, offset: Shape) -> TensorS
         index.append(position)
     if number:
         raise FormatError(f"{param}: slice {offset[0]} does not exist")
-    return TensorSlice(tuple(i * n for i, n in zip(reversed(index), part, strict=True)), part)
+    return TensorSlice(tuple(i * n for i, n in zip_strict(reversed(index), part)), part)
 
 
 def file_name(prefix: str, rank: int, ranks: int, *, optimizer: bool) -> str:
@@ -139,7 +140,7 @@ def metadata(
 
 
 def _entry(tensor: PlannedTensor, shape: Shape, layout: TensorLayout | None) -> dict[str, Any]:
-    cuts = [extent // part if part else 1 for extent, part in zip(shape, tensor.shape, strict=True)]
+    cuts = [extent // part if part else 1 for extent, part in zip_strict(shape, tensor.shape)]
     properties = {"dtype": label(tensor.dtype), "replica_id": 0, "allow_shape_mismatch": False, "allow_to_save": True}
     return {
         "properties": properties,
@@ -162,6 +163,6 @@ def _layout_entry(layout: TensorLayout) -> dict[str, Any]:
 
 def _slice_number(tensor_slice: TensorSlice, shape: Shape) -> int:
     number = 0
-    for start, part, extent in zip(tensor_slice.start, tensor_slice.shape, shape, strict=True):
+    for start, part, extent in zip_strict(tensor_slice.start, tensor_slice.shape, shape):
         number = number * (extent // part if part else 1) + (start // part if part else 0)
     return number

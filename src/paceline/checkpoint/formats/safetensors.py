@@ -20,6 +20,11 @@ from paceline.core.errors import FormatError, PacelineError
 
 FORMAT = "safetensors"
 _MAX_HEADER_BYTES = 100_000_000
+SLICES = "paceline.slices"
+"""Key of the metadata in files of one rank of a sharded model: {name: [full shape, start of the part here]}."""
+_MAX_TENSORS = 250_000
+_MAX_VALUES = 12 * _MAX_TENSORS
+"""Numbers and texts in a header: an element type, two offsets and a shape for every tensor."""
 
 
 def index(file: SourceFile) -> Container:
@@ -29,7 +34,7 @@ def index(file: SourceFile) -> Container:
     if length > min(_MAX_HEADER_BYTES, file.size - 8):
         raise damaged(file, f"its header declares {length:,} bytes, but the file has {file.size:,}")
     try:
-        head = json.loads(bytes(file.read(8, length)))
+        head = json.loads(_bounded(file, bytes(file.read(8, length))))
         metadata = {str(key): str(value) for key, value in (head.pop("__metadata__", None) or {}).items()}
         found = {name: _stored(file, name, entry, metadata, 8 + length) for name, entry in head.items()}
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -38,6 +43,30 @@ def index(file: SourceFile) -> Container:
     if not found:
         raise FormatError(f"{file.name}: no tensors in the file", file=file.path)
     return Container(file, FORMAT, found, metadata)
+
+
+def _bounded(file: SourceFile, header: bytes) -> bytes:
+    """The header, if its objects will fit into memory: counted before they are made."""
+    if header.count(b"{") > _MAX_TENSORS or header.count(b",") > _MAX_VALUES:
+        raise FormatError(f"{file.name}: its header has more than {_MAX_TENSORS:,} tensors", file=file.path)
+    return header
+
+
+def held_slices(metadata: Mapping[str, str], where: str) -> dict[str, tuple[Shape, Shape]]:
+    """Name → (full shape, where this file's part of it starts), of a file that we saved for one rank of a sharded model."""
+    if SLICES not in metadata:
+        return {}
+    try:
+        found = json.loads(metadata[SLICES])
+        return {str(name): (_shape(full), _shape(start)) for name, (full, start) in found.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise FormatError(f"{where}: its slices cannot be read ({str(error)[:80]})") from None
+
+
+def _shape(numbers: list[int]) -> Shape:
+    if not all(isinstance(number, int) and 0 <= number < 1 << 62 for number in numbers):
+        raise ValueError(f"{numbers} is no shape")
+    return tuple(numbers)
 
 
 def plan_file(key: str, tensors: Iterable[PlannedTensor], metadata: Mapping[str, str] | None = None) -> FilePlan:

@@ -11,8 +11,9 @@ import pickle
 import pickletools
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 from typing import Any
 
@@ -22,10 +23,16 @@ from paceline.checkpoint.tensors.dtypes import DType
 from paceline.checkpoint.tensors.tensor_index import Container, StoredTensor, damaged
 from paceline.checkpoint.tensors.tensor_slice import Shape, strides
 from paceline.core.errors import FormatError
+from paceline.core.zip_strict import zip_strict
 
 FORMAT = "torch"
 MAGIC = b"PK\x03\x04"
 _MAX_PICKLE_BYTES = 256 << 20
+_MAX_OPERATIONS = 5_000_000
+"""Of a pickle; about 40 describe one tensor."""
+_MAX_NAMES = 250_000
+_MAX_DEPTH = 64
+_MAX_NAME = 4096
 _STORAGES = {
     "BoolStorage": "Bool",
     "CharStorage": "Int8",
@@ -63,7 +70,7 @@ def index(file: SourceFile) -> Container:
     """Index of a state dictionary; nested dictionaries become dotted names."""
     try:
         archive = zipfile.ZipFile(_Readable(file))
-        content = _load(file, archive)
+        tensors = list(_flat(file, _load(file, archive)))
     except (
         zipfile.BadZipFile,
         pickle.UnpicklingError,
@@ -78,7 +85,7 @@ def index(file: SourceFile) -> Container:
     ) as error:
         raise damaged(file, f"{type(error).__name__}: {str(error)[:120]}") from None
     entries = {info.filename.partition("/")[2]: info for info in archive.infolist()}
-    found = {name: _stored(file, name, tensor, entries) for name, tensor in _flat(content, "")}
+    found = {name: _stored(file, name, tensor, entries) for name, tensor in tensors}
     if not found:
         raise FormatError(f"{file.name}: no tensors in the file", file=file.path)
     return Container(file, FORMAT, found)
@@ -86,19 +93,27 @@ def index(file: SourceFile) -> Container:
 
 def _load(file: SourceFile, archive: zipfile.ZipFile) -> Any:
     names = [info for info in archive.infolist() if info.filename.endswith("/data.pkl") or info.filename == "data.pkl"]
-    if len(names) != 1 or names[0].file_size > _MAX_PICKLE_BYTES:
+    if len(names) != 1 or not _is_plain(names[0], _MAX_PICKLE_BYTES):
         raise FormatError(f"{file.name}: not a torch file of weights", file=file.path)
-    order = [info.filename for info in archive.infolist() if info.filename.endswith("/byteorder")]
-    if order and archive.read(order[0]).strip() != b"little":
-        raise FormatError(f"{file.name}: was written on a big-endian machine", file=file.path)
+    order = [info for info in archive.infolist() if info.filename.endswith("/byteorder")]
+    if order and not (_is_plain(order[0], 16) and archive.read(order[0]).strip() == b"little"):
+        raise FormatError(f"{file.name}: was not written on a little-endian machine", file=file.path)
     data = archive.read(names[0])
-    _check_memo_indexes(data)
+    _check_operations(data)
     return _WeightsOnly(data).load()
 
 
-def _check_memo_indexes(data: bytes) -> None:
-    """Reject large memo indexes, for which unpickling would allocate memory; valid pickles count up from 0."""
-    for opcode, argument, _ in pickletools.genops(data):
+def _is_plain(info: zipfile.ZipInfo, most: int) -> bool:
+    """Whether an entry is stored as torch stores it: a compressed one could unpack to any size."""
+    return info.compress_type == zipfile.ZIP_STORED and info.file_size <= most
+
+
+def _check_operations(data: bytes) -> None:
+    """Reject what costs far more than its bytes: too many operations, or memo indexes for which unpickling would
+    allocate memory (valid pickles count up from 0)."""
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        if number > _MAX_OPERATIONS:
+            raise pickle.UnpicklingError(f"more than {_MAX_OPERATIONS:,} operations describe its tensors")
         if "PUT" in opcode.name and isinstance(argument, int) and argument > len(data):
             raise pickle.UnpicklingError("memo index too large")
 
@@ -142,15 +157,19 @@ _ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-def _flat(content: Any, prefix: str) -> list[tuple[str, _Tensor]]:
-    if isinstance(content, _Tensor):
-        return [(prefix, content)]
-    if not isinstance(content, Mapping):
-        return []  # step counters and other values that are not tensors
-    found = []
-    for key, value in content.items():
-        found += _flat(value, f"{prefix}.{key}" if prefix else str(key))
-    return found
+def _flat(file: SourceFile, content: Any) -> Iterator[tuple[str, _Tensor]]:
+    """The tensors with dotted names; dictionaries may share parts, but neither for ever nor into millions of names."""
+    waiting, seen = [("", content, 0)], 0
+    while waiting:
+        name, value, depth = waiting.pop()
+        seen += 1
+        if seen > _MAX_NAMES or depth > _MAX_DEPTH or len(name) > _MAX_NAME:
+            raise damaged(file, f"its dictionaries hold one another, or more than {_MAX_NAMES:,} names")
+        if isinstance(value, _Tensor):
+            yield name, value
+        elif isinstance(value, Mapping):  # other values are step counters and the like
+            parts = ((f"{name}.{key}" if name else str(key), each, depth + 1) for key, each in value.items())
+            waiting += reversed(list(islice(parts, _MAX_NAMES)))
 
 
 def _stored(file: SourceFile, name: str, tensor: _Tensor, entries: Mapping[str, zipfile.ZipInfo]) -> StoredTensor:
@@ -161,10 +180,16 @@ def _stored(file: SourceFile, name: str, tensor: _Tensor, entries: Mapping[str, 
     if min((*tensor.shape, *tensor.strides, tensor.offset), default=0) < 0 or len(tensor.shape) != len(tensor.strides):
         raise damaged(file, f"{name}: shape {tensor.shape}, strides {tensor.strides}")
     empty = prod(tensor.shape) == 0
-    reach = 0 if empty else 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True))
+    reach = 0 if empty else 1 + sum((n - 1) * s for n, s in zip_strict(tensor.shape, tensor.strides))
     if (tensor.offset + reach) * width > info.file_size:
         raise damaged(file, f"{name}: reaches beyond its storage")
-    plain = all(s == t or n == 1 for n, s, t in zip(tensor.shape, tensor.strides, strides(tensor.shape), strict=True))
+    if not empty and prod(tensor.shape) > reach:
+        raise FormatError(
+            f"{file.name}: {name} is an expanded view (shape {tensor.shape}, strides {tensor.strides}); "
+            "save it with .contiguous()",
+            file=file.path,
+        )
+    plain = all(s == t or n == 1 for n, s, t in zip_strict(tensor.shape, tensor.strides, strides(tensor.shape)))
     start = _data_start(file, info) + tensor.offset * width
     extents = () if empty else ((start, reach * width),)
     return StoredTensor(name, tensor.storage.dtype, tensor.shape, extents, None if plain or empty else tensor.strides)

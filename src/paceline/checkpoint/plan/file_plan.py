@@ -12,7 +12,7 @@ from paceline.checkpoint.tensors.tensor_index import Container, StoredTensor
 from paceline.checkpoint.tensors.tensor_slice import Shape, TensorSlice
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Piece:
     """A slice of a parameter that is stored in a file."""
 
@@ -51,7 +51,7 @@ class PlannedTensor:
         return prod(self.slice.shape) * self.dtype.bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TensorBytes:
     """Bytes start … start + length of a tensor."""
 

@@ -6,8 +6,9 @@ anywhere. Runs that are contiguous in source and target are not copied here but 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from paceline.checkpoint.plan.file_plan import Piece, PlannedTensor, TensorBytes
 from paceline.checkpoint.tensor_files import SourceFile
 from paceline.checkpoint.tensors.tensor_index import StoredTensor
 from paceline.checkpoint.tensors.tensor_slice import Shape, TensorSlice, flat_slices, strides
+from paceline.core.zip_strict import zip_strict
 from paceline.storage.stored_file import Data
 
 Array = npt.NDArray[np.uint8]
@@ -43,7 +45,7 @@ def fill_from_pieces(out: Array, at: int, part: TensorBytes, direct: DirectCopy 
     done = 0
     for tensor_slice in flat_slices((*tensor.shape, width), part.start, part.start + part.length):
         view = out[done : done + tensor_slice.size].reshape(tensor_slice.shape)
-        wanted = TensorSlice(tuple(a + b for a, b in zip(tensor_slice.start, origin, strict=True)), tensor_slice.shape)
+        wanted = TensorSlice(tuple(a + b for a, b in zip_strict(tensor_slice.start, origin)), tensor_slice.shape)
         for piece in pieces_covering(tensor.pieces, wanted):
             held = in_bytes(piece.slice, width)
             common = wanted.intersection(held)
@@ -68,7 +70,7 @@ def pieces_covering(pieces: Sequence[Piece], wanted: TensorSlice) -> Iterator[Pi
         yield from pieces
         return
     end = wanted.start[0] + wanted.shape[0]
-    yield from pieces[: bisect_left(pieces, end, key=lambda piece: piece.slice.start[0])]
+    yield from takewhile(lambda piece: piece.slice.start[0] < end, pieces)
 
 
 def in_bytes(tensor_slice: TensorSlice, width: int) -> TensorSlice:
@@ -93,7 +95,7 @@ def _contiguous_run(
 
 def _is_contiguous(shape: Shape, steps: Shape) -> bool:
     size = 1
-    for extent, step in zip(reversed(shape), reversed(steps), strict=True):
+    for extent, step in zip_strict(reversed(shape), reversed(steps)):
         if extent > 1:
             if step != size:
                 return False
@@ -104,7 +106,7 @@ def _is_contiguous(shape: Shape, steps: Shape) -> bool:
 def _copy(out: Array, tensor_slice: TensorSlice, piece: Piece) -> None:
     """Copy a slice of a stored tensor (in bytes, relative to the tensor) into an array of its shape."""
     steps = _strides(piece.stored)
-    reach = 1 + sum((extent - 1) * step for extent, step in zip(tensor_slice.shape, steps, strict=True))
+    reach = 1 + sum((extent - 1) * step for extent, step in zip_strict(tensor_slice.shape, steps))
     if reach > WINDOW and tensor_slice.size > 1:
         axis = max(range(len(steps)), key=lambda i: (tensor_slice.shape[i] - 1) * steps[i])
         half = tensor_slice.shape[axis] // 2
@@ -147,8 +149,8 @@ def _file_ranges(stored: StoredTensor, start: int, length: int) -> Iterator[tupl
 
 
 def _offset(tensor_slice: TensorSlice, steps: Shape) -> int:
-    return sum(a * step for a, step in zip(tensor_slice.start, steps, strict=True))
+    return sum(a * step for a, step in zip_strict(tensor_slice.start, steps))
 
 
 def _slices(tensor_slice: TensorSlice) -> tuple[slice, ...]:
-    return tuple(slice(a, a + n) for a, n in zip(tensor_slice.start, tensor_slice.shape, strict=True))
+    return tuple(slice(a, a + n) for a, n in zip_strict(tensor_slice.start, tensor_slice.shape))

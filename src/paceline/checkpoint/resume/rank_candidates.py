@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Dict, Tuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from paceline.checkpoint.tensor_files import FileListing
 from paceline.core.errors import PacelineError
 
 _RANK = re.compile(r"rank_(\d{1,7})/")
-Found = dict[int, dict[tuple[int, int], tuple[CheckpointName, str]]]
+Found = Dict[int, Dict[Tuple[int, int], Tuple[CheckpointName, str]]]
 """Rank → (epoch, step) → file of the newest run"""
 
 
@@ -85,13 +86,21 @@ def candidates(listing: FileListing, base: str, ranks: int | None, check: Integr
     steps = {step for has in found.values() for step in has}
     made = []
     for epoch, step in steps:
-        has = {rank: each[epoch, step] for rank, each in found.items() if (epoch, step) in each and rank < expected}
+        needed = ranks or _saved_by(found, metas, (epoch, step)) or expected
+        has = {rank: each[epoch, step] for rank, each in found.items() if (epoch, step) in each and rank < needed}
         if has:
             names = {rank: name for rank, (name, _) in sorted(has.items())}
             files = {rank: (key,) for rank, (_, key) in sorted(has.items())}
-            made.append(RankCandidate(epoch, step, expected, names, files, metas))
+            made.append(RankCandidate(epoch, step, needed, names, files, metas))
     made.sort(key=lambda each: (min(name.run for name in each.names.values()), each.epoch, each.step), reverse=True)
     yield from made
+
+
+def _saved_by(found: Found, metas: Mapping[int, RankMeta], step: tuple[int, int]) -> int:
+    """How many ranks saved a step: the newest record tells, where the job had another number of ranks at other times."""
+    names = {rank: str(each[step][0]) for rank, each in found.items() if step in each}
+    records = (meta.paceline.files.get(names.get(rank, "")) for rank, meta in metas.items() if meta.paceline)
+    return max((record.world_size for record in records if record is not None), default=0)
 
 
 def _files(listing: FileListing, base: str) -> Found:

@@ -12,6 +12,7 @@ from math import prod
 
 from paceline.checkpoint.tensors.tensor_slice import Shape, TensorSlice, full_slice
 from paceline.core.errors import PacelineError
+from paceline.core.zip_strict import zip_strict
 
 
 class LayoutError(PacelineError):
@@ -59,21 +60,21 @@ class TensorLayout:
         if not self.axes:
             return part
         self._check(name, len(part))
-        return tuple(extent * cut for extent, cut in zip(part, self.cuts, strict=True))
+        return tuple(extent * cut for extent, cut in zip_strict(part, self.cuts))
 
     def rank_slice(self, name: str, rank: int, full: Shape) -> TensorSlice:
         """The slice that a rank of the stage (counted from 0) holds."""
         if not self.axes:
             return full_slice(full)
         self._check(name, len(full))
-        for axis, (extent, cut) in enumerate(zip(full, self.cuts, strict=True)):
+        for axis, (extent, cut) in enumerate(zip_strict(full, self.cuts)):
             if extent % cut:
                 raise LayoutError(
                     f"{name}: axis {axis} of size {extent} cannot be split into {cut} equal slices",
                     hint="this strategy does not match this checkpoint",
                 )
-        shape = tuple(extent // cut for extent, cut in zip(full, self.cuts, strict=True))
-        return TensorSlice(tuple(i * n for i, n in zip(self._indices(rank), shape, strict=True)), shape)
+        shape = tuple(extent // cut for extent, cut in zip_strict(full, self.cuts))
+        return TensorSlice(tuple(i * n for i, n in zip_strict(self._indices(rank), shape)), shape)
 
     def _indices(self, rank: int) -> list[int]:
         position = self._position(rank)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import Tuple
 
 from paceline.checkpoint.tensor_files import SourceFile
 from paceline.checkpoint.tensors.dtypes import DType
 from paceline.checkpoint.tensors.tensor_slice import Shape
 from paceline.core.errors import FormatError
 
-Extent = tuple[int, int]
+Extent = Tuple[int, int]
 """(first byte in the file, number of bytes)"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoredTensor:
     """A tensor in a file; large ones consist of several extents."""
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from typing import Tuple
 
-Shape = tuple[int, ...]
+from paceline.core.zip_strict import zip_strict
+
+Shape = Tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TensorSlice:
     """Elements start … start + shape along each axis."""
 
@@ -24,7 +27,7 @@ class TensorSlice:
     def intersection(self, other: TensorSlice) -> TensorSlice | None:
         # Called for every piece of every file: a plain loop is four times faster than expressions.
         start, shape = [], []
-        for a, n, b, m in zip(self.start, self.shape, other.start, other.shape, strict=True):
+        for a, n, b, m in zip_strict(self.start, self.shape, other.start, other.shape):
             low = a if a > b else b
             extent = (a + n if a + n < b + m else b + m) - low
             if extent <= 0:
@@ -35,10 +38,10 @@ class TensorSlice:
 
     def relative_to(self, outer: TensorSlice) -> TensorSlice:
         """The same elements, with offsets relative to `outer`."""
-        return TensorSlice(tuple(a - b for a, b in zip(self.start, outer.start, strict=True)), self.shape)
+        return TensorSlice(tuple(a - b for a, b in zip_strict(self.start, outer.start)), self.shape)
 
     def __str__(self) -> str:
-        ranges = ", ".join(f"{a}:{a + n}" for a, n in zip(self.start, self.shape, strict=True))
+        ranges = ", ".join(f"{a}:{a + n}" for a, n in zip_strict(self.start, self.shape))
         return f"[{ranges}]"
 
 
@@ -89,6 +92,6 @@ def are_disjoint(slices: list[TensorSlice]) -> bool:
     if len({tensor_slice.shape for tensor_slice in slices}) == 1:
         # Cells of one grid, as all layouts produce them.
         grid = slices[0].shape
-        if all(a % n == 0 for tensor_slice in slices for a, n in zip(tensor_slice.start, grid, strict=True) if n):
+        if all(a % n == 0 for tensor_slice in slices for a, n in zip_strict(tensor_slice.start, grid) if n):
             return len(set(slices)) == len(slices)
     return not any(a.intersection(b) for i, a in enumerate(slices) for b in slices[:i])

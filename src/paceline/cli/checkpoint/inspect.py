@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Optional
 
 import typer
-from rich.console import Console
+from typing_extensions import Annotated
 
 from paceline.cli.checkpoint.options import JsonOption, SourceArgument, StepOption, StrategyOption
+from paceline.output.console import Console
 
 if TYPE_CHECKING:
     from paceline.checkpoint.inspect import Difference, TensorRow
@@ -21,9 +22,11 @@ LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Rows to show; 
 
 def inspect(
     source: SourceArgument,
-    other: Annotated[str | None, typer.Argument(metavar="[OTHER]", help="Another checkpoint, to compare with.")] = None,
+    other: Annotated[
+        Optional[str], typer.Argument(metavar="[OTHER]", help="Another checkpoint, to compare with.")
+    ] = None,
     strategy: StrategyOption = None,
-    other_strategy: Annotated[str | None, typer.Option("--other-strategy", help="Strategy of OTHER.")] = None,
+    other_strategy: Annotated[Optional[str], typer.Option("--other-strategy", help="Strategy of OTHER.")] = None,
     step: StepOption = None,
     limit: LimitOption = 40,
     as_json: JsonOption = False,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.core.errors import UsageError
 
@@ -13,9 +14,9 @@ STRATEGY_HELP = "Strategy file, or a directory of them to merge; none: full weig
 SourceArgument = Annotated[
     str, typer.Argument(metavar="CHECKPOINT", help="rank_* directories, a directory, a file, s3:// or obs://.")
 ]
-StrategyOption = Annotated[str | None, typer.Option("--strategy", help=STRATEGY_HELP)]
+StrategyOption = Annotated[Optional[str], typer.Option("--strategy", help=STRATEGY_HELP)]
 StepOption = Annotated[
-    str | None, typer.Option("--step", help="EPOCH_STEP in the file names.  [default: the newest complete one]")
+    Optional[str], typer.Option("--step", help="EPOCH_STEP in the file names.  [default: the newest complete one]")
 ]
 NoReplicasOption = Annotated[
     bool,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Optional
 
 import typer
+from typing_extensions import Annotated
 
 if TYPE_CHECKING:
     from paceline.checkpoint.resume.resume_point import ResumePoint
@@ -21,7 +22,7 @@ def resume_point(
         str, typer.Argument(metavar="DIR", help="Checkpoint or output directory, s3://, obs://, ssh://.")
     ],
     ranks: Annotated[
-        int | None,
+        Optional[int],
         typer.Option("--ranks", min=1, help="Ranks that must be complete.  [default: as the checkpoint says]"),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Read all data where a store has no checksums.")] = False,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import List, Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.checkpoint.options import StepOption
 from paceline.core.atomic_write import atomic_write_path
@@ -15,7 +16,7 @@ from paceline.core.errors import UsageError
 def merge_strategy(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="Strategy files of all ranks or stages.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="[default: DIR/merged_ckpt_strategy.ckpt]")
+        Optional[Path], typer.Option("--output", "-o", help="[default: DIR/merged_ckpt_strategy.ckpt]")
     ] = None,
 ) -> None:
     """Merge the strategy files of all pipeline stages into one; written as JSON if its name ends with .json.
@@ -39,9 +40,9 @@ def strategy(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Strategy file to write (.ckpt or .json).")],
     rule: Annotated[
-        list[str] | None, typer.Option("--rule", help='"PATTERN: AXES [@STAGES]"; may be repeated.')
+        Optional[List[str]], typer.Option("--rule", help='"PATTERN: AXES [@STAGES]"; may be repeated.')
     ] = None,
-    rules: Annotated[Path | None, typer.Option("--rules", help="File with one rule per line.")] = None,
+    rules: Annotated[Optional[Path], typer.Option("--rules", help="File with one rule per line.")] = None,
     step: StepOption = None,
 ) -> None:
     """Write a strategy file from a short description, for runs that saved none.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, List, Optional
 
 import typer
+from typing_extensions import Annotated
 
 from paceline.cli.checkpoint.options import (
     STRATEGY_HELP,
@@ -19,6 +19,7 @@ from paceline.cli.checkpoint.options import (
     parse_size,
 )
 from paceline.cli.transfer_output import progress_bar
+from paceline.core.str_enum import StrEnum
 from paceline.storage.transfer.transfer_report import OnProgress
 
 if TYPE_CHECKING:
@@ -33,15 +34,16 @@ class CheckpointFormat(StrEnum):
 
 TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help="Directory, s3:// or obs://.")]
 FormatOption = Annotated[
-    CheckpointFormat | None, typer.Option("--format", help="Format to write.  [default: the source's]")
+    Optional[CheckpointFormat], typer.Option("--format", help="Format to write.  [default: the source's]")
 ]
 ShardSizeOption = Annotated[
-    str | None, typer.Option("--shard-size", help="Split full safetensors into files of this size, with an index (3G).")
+    Optional[str],
+    typer.Option("--shard-size", help="Split full safetensors into files of this size, with an index (3G)."),
 ]
 CrcOption = Annotated[bool, typer.Option("--crc", help="Append a checksum to .ckpt files.")]
 MemoryOption = Annotated[str, typer.Option("--memory", help="Memory to use at most.")]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, max=64, help="Threads.  [default: cores, at most 4]")
+    Optional[int], typer.Option("--workers", min=1, max=64, help="Threads.  [default: cores, at most 4]")
 ]
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace files that already exist with other content.")
@@ -57,14 +59,14 @@ def transform(
         str, typer.Option("--dst_ckpt_dir", "--dst-ckpt-dir", help="Directory, s3:// or obs:// to write to.")
     ],
     src_ckpt_strategy: Annotated[
-        str | None, typer.Option("--src_ckpt_strategy", "--src-ckpt-strategy", help=STRATEGY_HELP)
+        Optional[str], typer.Option("--src_ckpt_strategy", "--src-ckpt-strategy", help=STRATEGY_HELP)
     ] = None,
     dst_ckpt_strategy: Annotated[
-        str | None, typer.Option("--dst_ckpt_strategy", "--dst-ckpt-strategy", help=STRATEGY_HELP)
+        Optional[str], typer.Option("--dst_ckpt_strategy", "--dst-ckpt-strategy", help=STRATEGY_HELP)
     ] = None,
     prefix: Annotated[str, typer.Option("--prefix", help="Files become rank_N/{prefix}N.ckpt.")] = "checkpoint_",
     rank: Annotated[
-        list[int] | None, typer.Option("--rank", min=0, help="Only this rank of the target; may be repeated.")
+        Optional[List[int]], typer.Option("--rank", min=0, help="Only this rank of the target; may be repeated.")
     ] = None,
     format: FormatOption = None,
     step: StepOption = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,11 @@ from paceline.replay.fixes import scale_transfers
 SMALL_SHARE = 0.5
 """Packets are small when at least this share of the bytes moves in them."""
 REACHED_SHARE = 0.75
-"""… and the transport stays below this share of its nominal bandwidth."""
+"""… and the transport stays below this share of what large messages reach."""
+MOST_LATENCIES = 3.0
+"""A message takes at most so many times the latency of the profile more than its bytes need; else the link is slow."""
+SPLIT_SHARE = 0.5
+"""From this share of cut packets on they are a fault, not the size of the collective."""
 CONTENTION_SHARE = 0.85
 """Transfers during computing that reach less than this share of their speed without it compete with it."""
 MOSTLY_COMPUTING = 0.6
@@ -34,46 +39,75 @@ OVERLAPPED_SHARE = 0.3
 
 @rule(priority=50)
 def small_packets(context: DiagnosisContext) -> list[RuleFinding]:
+    """Latency decides: the time above bytes / bandwidth is no more than messages of this number may need."""
     findings = []
-    rows = context.rows(
-        """
-        SELECT transport, packet_bytes, sum(count), sum(duration) FROM packets
-        WHERE count > 0 AND transport <> 'SDMA' GROUP BY ALL ORDER BY ALL
-        """
-    )
-    for transport, nominal in context.hardware.transports.items():
-        mine = [(size, size * count, time) for kind, size, count, time in rows if kind == transport]
-        moved, time = sum(row[1] for row in mine), sum(row[2] for row in mine)
-        small = [row for row in mine if row[0] < nominal.packet]
-        if not moved or not time or sum(row[1] for row in small) < SMALL_SHARE * moved:
+    for transport, profile in context.hardware.transports.items():
+        mine = [packets for packets in _packets(context) if packets.transport == transport]
+        moved, time = sum(each.bytes for each in mine), sum(each.time for each in mine)
+        small = [each for each in mine if each.size < profile.packet]
+        if not moved or not time or sum(each.bytes for each in small) < SMALL_SHARE * moved:
             continue
-        rate = moved / time
-        if rate >= REACHED_SHARE * nominal.bandwidth:
-            continue
-        typical = max(small, key=lambda row: row[1])[0]
-        findings.append(
-            _small_packet_finding(
-                context, transport, typical, sum(row[1] for row in small) / moved, rate, nominal.bandwidth
-            )
-        )
+        latency = (time - moved / profile.reached) / sum(each.count for each in mine)
+        if moved / time < REACHED_SHARE * profile.reached and latency < MOST_LATENCIES * 1000 * profile.latency:
+            findings.append(_small_packet_finding(context, mine, small, profile.reached))
     return _costliest(findings)
 
 
+@dataclass(frozen=True)
+class _Packets:
+    """Packets of one size on a transport; time in ns."""
+
+    transport: str
+    size: int
+    count: int
+    time: float
+    split: float
+    """Share of them that is cut smaller than the collective needs: less than half of what a ring sends at once."""
+
+    @property
+    def bytes(self) -> int:
+        return self.size * self.count
+
+
+def _packets(context: DiagnosisContext) -> list[_Packets]:
+    rows = context.rows(
+        """
+        WITH sizes AS (SELECT "group", count(*) AS size FROM groups GROUP BY "group"),
+        chunks AS (
+            SELECT "group",
+                   avg(bytes / CASE WHEN op = 'all_reduce' THEN 2 * greatest(1, size - 1)
+                                    WHEN op IN ('send', 'receive') THEN 1 ELSE greatest(1, size - 1) END) AS chunk
+            FROM collectives JOIN sizes USING ("group") WHERE bytes > 65536 GROUP BY "group"
+        )
+        SELECT transport, packet_bytes, sum(count), sum(duration)::DOUBLE,
+               coalesce(sum(count) FILTER (packet_bytes < chunk / 2) / sum(count), 0)::DOUBLE
+        FROM packets LEFT JOIN chunks USING ("group")
+        WHERE count > 0 AND packet_bytes > 0 AND transport <> 'SDMA' GROUP BY ALL ORDER BY ALL
+        """
+    )
+    return [_Packets(transport, int(size), int(count), time, split) for transport, size, count, time, split in rows]
+
+
 def _small_packet_finding(
-    context: DiagnosisContext, transport: str, typical: int, share: float, rate: float, nominal: float
+    context: DiagnosisContext, packets: list[_Packets], small: list[_Packets], reached: float
 ) -> RuleFinding:
-    instances = _collectives_over(context, transport)
+    transport, moved = packets[0].transport, sum(each.bytes for each in packets)
+    rate = moved / sum(each.time for each in packets)
+    typical = max(small, key=lambda each: each.bytes).size
+    split = sum(each.split * each.bytes for each in small) / sum(each.bytes for each in small)
     return RuleFinding(
         id="small-packets",
         subject=Subject(operators=(transport,)),
-        gain=context.gain(scale_transfers(context.replay.costs, instances, rate / nominal)),
+        gain=context.gain(scale_transfers(context.replay.costs, _collectives_over(context, transport), rate / reached)),
         confidence=0.9,
         amount=Quantity(typical / 1e6, "MB", ".2g"),
-        detail=Quantity(100 * share, "%"),
+        detail=Quantity(100 * sum(each.bytes for each in small) / moved, "%"),
         evidence=(
             MeasuredValue("packet_size", round(typical / 1e6, 4), unit="MB"),
-            MeasuredValue("bandwidth", round(rate, 2), nominal, "GB/s"),
+            MeasuredValue("bandwidth", round(rate, 2), reached, "GB/s"),
         ),
+        # Messages as large as the collective allows are a matter of its size, which is a recipe.
+        max_severity="high" if split >= SPLIT_SHARE else "low",
     )
 
 
@@ -170,18 +204,22 @@ def _contention_finding(
 
 
 def _link_rates(context: DiagnosisContext) -> list[tuple[str, str, float]]:
-    """(group, transport, median GB/s of its links), where messages are large."""
+    """(group, transport, median GB/s of its links that are not at fault), where messages are large."""
+    excess = context.link_excess
+    slow = np.concatenate([np.zeros(0, dtype=np.int64), *(fault.rows for fault in context.link_faults)])
+    faulty = set(zip(excess.traffic.src[slow].tolist(), excess.traffic.dst[slow].tolist(), strict=True))
     rows = context.rows(
         f"""
-        WITH busy AS (
-            SELECT "group", transport, src, dst, sum(bytes) / sum(duration) AS rate FROM transfers
-            WHERE src <> dst AND transport <> 'LOCAL' AND duration > 0 AND "group" IS NOT NULL
-            GROUP BY ALL HAVING sum(bytes) > {LARGE_BYTES}
-        )
-        SELECT "group", transport, median(rate) FROM busy GROUP BY "group", transport
+        SELECT "group", transport, src, dst, sum(bytes) / sum(duration) FROM transfers
+        WHERE src <> dst AND transport <> 'LOCAL' AND duration > 0 AND "group" IS NOT NULL
+        GROUP BY ALL HAVING sum(bytes) > {LARGE_BYTES}
         """
     )
-    return [(str(group), transport, float(rate)) for group, transport, rate in rows]
+    rates: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for group, transport, src, dst, rate in rows:
+        if (src, dst) not in faulty:
+            rates[str(group), transport].append(float(rate))
+    return [(group, transport, float(np.median(found))) for (group, transport), found in rates.items()]
 
 
 @rule(priority=70)

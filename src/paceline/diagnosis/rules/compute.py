@@ -70,7 +70,12 @@ def slow_computing(context: DiagnosisContext) -> list[RuleFinding]:
         for rank_row in slow
         if context.excess.per_rank[rank_row] >= MIN_SHARE_OF_WORST * context.excess.per_rank[slow[0]]
     ]
-    hosts = _whole_hosts(context, slow)
+    # A host that is late because its input is late is no slow host: its ranks are asked for the cause below.
+    hosts = {
+        host: rank_rows
+        for host, rank_rows in _whole_hosts(context, slow).items()
+        if not all(_outside_computing(context, rank_row) == "input-bound" for rank_row in rank_rows)
+    }
     findings = [_host_finding(context, host, rank_rows) for host, rank_rows in hosts.items()]
     covered = {rank_row for rank_rows in hosts.values() for rank_row in rank_rows}
     by_cause: dict[tuple[object, ...], list[Culprit]] = defaultdict(list)
@@ -143,7 +148,7 @@ def _outside_computing(context: DiagnosisContext, rank_row: int) -> str:
         nan_median(values)[rank_row] - float(np.median(nan_median(values)[peers]))
         for values in (context.self_time, free, data)
     )
-    if more_data >= 0.6 * more_own:
+    if more_own > 0 and more_data >= 0.6 * more_own:
         return "input-bound"
     return "host-bound" if more_free >= 0.6 * more_own else ""  # nan, where it is unknown, is not
 

@@ -1,82 +1,33 @@
-"""Links slower than links of the same transport that carry the same kind of messages.
+"""Slow links, network cards and networks: from what links moved (rules/network.py), or from whole groups.
 
-Bandwidth is bytes / time summed over a step. A link is compared with links of its transport that carry the same
-operator in groups of the same size with about the same number of bytes: a link that only carries small messages is slow
-by nature and is not compared with one that carries gigabytes. Where a format records no links, the transfer times of
-groups that run the same collective are compared instead.
+Where a format records no links, the transfer times of groups that run the same collective are compared instead.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from msgspec import structs
 from numpy.typing import NDArray
 
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import DirectedLink, Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
-from paceline.metrics.slow_links import FEW_BYTES, SlowLink, has_links, links_below_class
-from paceline.metrics.steps import step_condition
+from paceline.diagnosis.rules.network import slow_components
+from paceline.metrics.link_traffic import FEW_BYTES, has_links
 from paceline.replay.fixes import scale_transfers
 
-SLOW_SHARE = 0.8
-"""A slow link reaches at most this share of its class."""
 LONG_NS = 200_000
 """Where sizes are unknown, transfers shorter than this are taken for latency."""
 MUCH_MORE = 4.0
 """No stage has this many times the parameters of another, embedding included."""
-PERSISTENT = 0.6
 
 
 @rule(priority=40)
 def slow_links(context: DiagnosisContext) -> list[RuleFinding]:
-    if not has_links(context.run):
-        return _slow_groups(context)
-    chosen = step_condition(context.performance.steps.tolist())
-    found = links_below_class(context.run, chosen, slow=SLOW_SHARE, often=PERSISTENT)
-    return _by_cable([_finding(context, DirectedLink(one.src, one.dst, one.transport), one) for one in found])
-
-
-def _by_cable(findings: list[RuleFinding]) -> list[RuleFinding]:
-    """One finding per cable: that of the worse direction, with the links of both."""
-    cables: dict[tuple[frozenset[int], str], RuleFinding] = {}
-    for finding in sorted(findings, key=lambda one: -one.gain.percent):
-        (link,) = finding.subject.links
-        cable = frozenset((link.src, link.dst)), link.transport
-        worse = cables.get(cable)
-        cables[cable] = (
-            finding
-            if worse is None
-            else replace(worse, subject=structs.replace(worse.subject, links=(*worse.subject.links, link)))
-        )
-    return list(cables.values())
-
-
-def _finding(context: DiagnosisContext, link: DirectedLink, traffic: SlowLink) -> RuleFinding:
-    events = context.timeline.events
-    ends = {context.ranks[i].rank: i for i in range(len(context.ranks))}
-    members = np.isin(events.rank, [ends.get(link.src, -1), ends.get(link.dst, -1)])
-    rows = np.flatnonzero(members & (events.group_key == traffic.group))
-    both = np.unique(events.instance[rows])
-    hosts = context.hosts_of([ends[rank] for rank in (link.src, link.dst) if rank in ends])
-    fixed = scale_transfers(context.replay.costs, both, traffic.ratio)
-    return RuleFinding(
-        id="slow-link",
-        subject=Subject(ranks=(link.src, link.dst), links=(link,), hosts=hosts),
-        gain=context.gain(fixed),
-        confidence=round(min(0.99, 0.6 + 0.4 * (1 - traffic.ratio)), 2),
-        amount=Quantity(traffic.bandwidth, "GB/s", ".1f"),
-        detail=Quantity(traffic.reference, "GB/s", ".1f"),
-        evidence=(
-            MeasuredValue("bandwidth", round(traffic.bandwidth, 2), round(traffic.reference, 2), "GB/s"),
-            MeasuredValue("data_moved", round(traffic.bytes / 1e6, 1), unit="MB"),
-        ),
-        min_severity="low",
-    )
+    return slow_components(context) if has_links(context.run) else _slow_groups(context)
 
 
 def _slow_groups(context: DiagnosisContext) -> list[RuleFinding]:

@@ -50,6 +50,7 @@ class _DatabaseRecording:
     tables: frozenset[str]
     host_and_device: tuple[str, int]
     """Order in which recordings without a rank are numbered."""
+    rank_assumed: bool = False
 
     @property
     def file(self) -> File:
@@ -84,6 +85,7 @@ class AscendDbReader:
             recorded=recorded,
             job=job,
             notes=notes + tuple(_unmerged(tree, recording)),
+            rank_assumed=recording.rank_assumed,
         )
 
 
@@ -183,7 +185,8 @@ def _with_ranks(found: list[_DatabaseRecording]) -> Iterator[tuple[_DatabaseReco
         if one.rank is not None:
             yield one, ()
     for one, rank in zip(unknown, free, strict=False):
-        yield replace(one, rank=rank), (f"{one.file.relative}: its rank is not recorded; assumed to be rank {rank}",)
+        note = f"{one.file.relative}: its rank is not recorded; assumed to be rank {rank}"
+        yield replace(one, rank=rank, rank_assumed=True), (note,)
 
 
 # -- sections --------------------------------------------------------------------------------------------------------

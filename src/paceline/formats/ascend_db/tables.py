@@ -267,17 +267,11 @@ def _component(name: str | None) -> str | None:
 
 
 def _peak(database: Database) -> int | None:
-    """Largest reservation of this process: of the application, or of the framework if only that is recorded."""
-    peaks = []
-    if database.has("NPU_MEM", "type", "hbm", "timestampNs"):
-        ours = [key for key, name in database.names("NPU_MEM.type").known.items() if name == "app"]
-        marks = ", ".join("?" * len(ours))
-        peaks += database.rows(
-            f"SELECT max({database.integer('NPU_MEM.hbm')}) FROM NPU_MEM WHERE type IN ({marks})", ours
-        )
-    if database.has("MEMORY_RECORD", "totalReserved", "timestamp"):
-        peaks += database.rows(f"SELECT max({database.integer('MEMORY_RECORD.totalReserved')}) FROM MEMORY_RECORD")
-    return max((peak for (peak,) in peaks if peak is not None), default=None)
+    """Most that the framework had allocated; what it or the driver reserves is not used."""
+    if not database.has("MEMORY_RECORD", "totalAllocated", "timestamp"):
+        return None
+    [(peak,)] = database.rows(f"SELECT max({database.integer('MEMORY_RECORD.totalAllocated')}) FROM MEMORY_RECORD")
+    return None if peak is None else int(peak)
 
 
 # -- host calls and counters -----------------------------------------------------------------------------------------

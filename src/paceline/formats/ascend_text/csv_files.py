@@ -155,19 +155,20 @@ def _kernel_column(column: str, source: str) -> str:
 
 def _read_memory_samples(path: Path, megabyte: int, sink: Sink) -> None:
     rows = list(csv_rows(path, ("Component", "Timestamp(us)", "Total Reserved(MB)")))
-    reserved = [_scaled(row["Total Reserved(MB)"], megabyte) for row in rows]
+    allocated = [_scaled(row.get("Total Allocated(MB)"), megabyte) for row in rows]
     sink.add(
         "memory",
         {
             "kind": "sample",
             "name": [row["Component"] for row in rows],
             "time": [ns_from_us(row["Timestamp(us)"]) for row in rows],
-            "allocated": [_scaled(row.get("Total Allocated(MB)"), megabyte) for row in rows],
-            "reserved": reserved,
+            "allocated": allocated,
+            "reserved": [_scaled(row["Total Reserved(MB)"], megabyte) for row in rows],
             "active": [_scaled(row.get("Total Active(MB)"), megabyte) for row in rows],
         },
     )
-    peak = max((size for size in reserved if size is not None), default=None)
+    # What an allocator or the driver reserves is not used: it is given back on demand.
+    peak = max((size for size in allocated if size is not None), default=None)
     if peak is not None:
         sink.add("ranks_memory", {"peak": peak, "basis": "measured"})
 

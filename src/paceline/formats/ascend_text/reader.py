@@ -74,6 +74,7 @@ class AscendTextReader:
             recorded=worker["time"] if worker else "",
             job=f"{parent_of(profile)}/{worker['worker']}" if worker else "",
             notes=notes,
+            rank_assumed=assumed,
         )
 
 

@@ -10,7 +10,6 @@ import gzip
 import mmap
 import os
 import re
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.scratch_directory import scratch_directory
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,7 +42,12 @@ _MAX_TAIL = 16 << 20
 """Bytes; only metadata follows the events."""
 _MAX_HEAD = 16 << 20
 _MAX_LISTS_IN_EVENT = 10_000
+_FIRST_BRACKET = re.compile(rb"\[")
 _ARRAY_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+
+
+class CutOffError(FormatError):
+    """A file that ends in the middle."""
 
 
 def load_trace(
@@ -51,28 +56,40 @@ def load_trace(
     *,
     table: str = "trace",
     args: Mapping[str, str] | None = None,
+    integers: frozenset[str] = frozenset(),
     phases: str | None = None,
-) -> None:
+    whole: bool = True,
+) -> bool:
     """Create a temporary table of the events of a trace, or only of some phases ("XM" = spans and metadata).
 
     Columns: ph, name, pid, tid, cat, id (text), ts and dur (int64 ns; null if missing or not a number), and one
-    text column per entry of `args` (column name → key inside the event's "args" object).
+    text column per entry of `args` (column name → key inside the event's "args" object); int64 for those in `integers`.
+
+    Returns whether the trace is cut off, which is an error unless `whole` is false: then everything before the cut is read.
 
     Times written as JSON numbers pass through a double: microseconds since 1970 are exact to 0.25 µs, times relative
     to a base (newer torch) and times in strings (Ascend) to the nanosecond.
     """
-    with trace_query(path, args=args, phases=phases) as (select, parameters):
-        connection.execute(f'CREATE OR REPLACE TEMP TABLE "{table}" AS {select}', parameters)
+    cut: list[str] = []
+    with trace_query(path, args=args, integers=integers, phases=phases, cut=None if whole else cut) as (select, values):
+        connection.execute(f'CREATE OR REPLACE TEMP TABLE "{table}" AS {select}', values)
+    return bool(cut)
 
 
 @contextmanager
 def trace_query(
-    path: Path, *, args: Mapping[str, str] | None = None, phases: str | None = None
+    path: Path,
+    *,
+    args: Mapping[str, str] | None = None,
+    integers: frozenset[str] = frozenset(),
+    phases: str | None = None,
+    cut: list[str] | None = None,
 ) -> Iterator[tuple[str, list[object]]]:
-    """The SELECT of `load_trace` and its parameters, for rows that are used only once."""
-    with _as_array(path) as array:
+    """The SELECT of `load_trace` and its parameters, for rows that are used only once; `cut` as in _as_array."""
+    with _as_array(path, cut) as array:
         times = _NUMBERS if _times_are_numbers(array) else _TEXT
-        yield _select(args or {}, times, phases), [str(array), _largest(array), *(phases or "")]
+        types = {key: "BIGINT" if column in integers else "VARCHAR" for column, key in (args or {}).items()}
+        yield _select(args or {}, types, times, phases), [str(array), _largest(array), *(phases or "")]
 
 
 def load_counters(connection: duckdb.DuckDBPyConnection, path: Path, *, table: str = "counters") -> None:
@@ -125,9 +142,9 @@ def _largest(array: Path) -> int:
     return min(_MAX_EVENT, max(array.stat().st_size, 1 << 20))
 
 
-def _select(args: Mapping[str, str], times: _Times, phases: str | None) -> str:
+def _select(args: Mapping[str, str], types: Mapping[str, str], times: _Times, phases: str | None) -> str:
     """Parameters: path, limit for the size of an event, then the phases."""
-    fields = ", ".join(f'"{key}" VARCHAR' for key in sorted(set(args.values())))
+    fields = ", ".join(f'"{key}" {types[key]}' for key in sorted(types))
     struct = f", args: 'STRUCT({fields})'" if fields else ""
     chosen = f"WHERE ph IN ({', '.join('?' * len(phases))})" if phases else ""
     if phases == "X":
@@ -151,20 +168,33 @@ def _times_are_numbers(array: Path) -> bool:
 
 
 @contextmanager
-def _as_array(path: Path) -> Iterator[Path]:
-    """A file that holds only the JSON array of events: the file itself, or a temporary copy of its array."""
+def _as_array(path: Path, cut: list[str] | None = None) -> Iterator[Path]:
+    """A file that holds only the JSON array of events: the file itself, or a temporary copy of its array.
+
+    A trace that is cut off raises; if a list `cut` is given, the events before the cut are kept and the list tells why.
+    """
     if path.stat().st_size == 0:
         raise FormatError("is empty", file=path)
     packed = _is_gzip(path)
-    if not packed and _starts_with_bracket(path):
+    if not packed and _starts_with_bracket(path) and (cut is None or _ends_with_bracket(path)):
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
-        plain = unpack(path, Path(scratch) / "unpacked.json") if packed else path
-        if _starts_with_bracket(plain):
+    with scratch_directory() as scratch:
+        plain = _unpacked(path, scratch / "unpacked.json", cut) if packed else path
+        if _starts_with_bracket(plain) and (cut is None or _ends_with_bracket(plain)):
             yield plain
         else:
-            yield _copy_array(plain, Path(scratch) / "array.json", named=path)
+            yield _copy_array(plain, scratch / "array.json", named=path, cut=cut)
+
+
+def _unpacked(path: Path, target: Path, cut: list[str] | None) -> Path:
+    try:
+        return unpack(path, target)
+    except CutOffError as error:
+        if cut is None:
+            raise
+        cut.append(str(error))
+        return target
 
 
 def unpack(path: Path, target: Path) -> Path:
@@ -186,7 +216,7 @@ def unpacked(path: Path) -> Iterator[bytes]:
                 raise FormatError(f"unpacks to more than {limit >> 20:,} MiB; refused", file=path)
             yield block
     except (EOFError, zlib.error) as error:
-        raise FormatError(f"damaged or cut-off gzip data ({error})", file=path) from error
+        raise CutOffError(f"damaged or cut-off gzip data ({error})", file=path) from error
 
 
 def _members(path: Path) -> Iterator[bytes]:
@@ -292,24 +322,61 @@ def _is_gzip(path: Path) -> bool:
         return file.read(2) == b"\x1f\x8b"
 
 
+def _ends_with_bracket(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 4096))
+        return file.read().rstrip(_BLANK).endswith(b"]")
+
+
 def _starts_with_bracket(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(4096).lstrip(_BLANK).startswith(b"[")
 
 
-def _copy_array(path: Path, target: Path, *, named: Path) -> Path:
+def _copy_array(path: Path, target: Path, *, named: Path, cut: list[str] | None = None) -> Path:
     """Copy the "traceEvents" array of an object to a file."""
+    if path.stat().st_size == 0:
+        raise FormatError("nothing of it can be unpacked", file=named)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        found = _ARRAY_KEY.search(data)
+        is_list = _starts_with_bracket(path)
+        found = _FIRST_BRACKET.search(data) if is_list else _ARRAY_KEY.search(data)
         if not found:
             raise FormatError('has no "traceEvents" array', file=named)
         start = found.end() - 1
-        end = _end_of_array(data, start)
+        end = None if is_list else _end_of_array(data, start)
+        ending = b""
         if end is None:
-            raise FormatError("is cut off: the list of events does not end", file=named)
+            end, ending = _last_whole_event(data, start), b"]"
+            if cut is None or end is None:
+                raise FormatError("is cut off: the list of events does not end", file=named)
+            cut.append("the list of events does not end")
         with target.open("wb") as out:
             _copy_range(file, out, start, end)
+            out.write(ending)
     return target
+
+
+def _last_whole_event(data: mmap.mmap, start: int) -> int | None:
+    """Offset after the last event that is complete."""
+    end = len(data)
+    for _ in range(_MAX_LISTS_IN_EVENT):
+        end = data.rfind(b"}", start, end)
+        if end < 0:
+            return None
+        # From the brace before the phase to this one is an event; up to a brace inside it, it cannot be decoded.
+        opening = data.rfind(b'"ph"', start, end)
+        brace = data.rfind(b"{", start, opening) if opening > 0 else -1
+        if brace >= 0 and _is_object(data[brace : end + 1]):
+            return end + 1
+    return None
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _copy_range(source: BinaryIO, target: BinaryIO, start: int, end: int) -> None:

@@ -8,9 +8,10 @@ Definitions (MindSpore ≤ 2.0 and msadvisor; the main stream is the largest tid
     link    = Σ over the transfers of all streams between two ranks
 
 An SDMA transfer is one Memcpy or Reduce Inline. An RDMA transfer is RDMASend (payload), RDMASend (notify) and the
-Notify Wait for the acknowledgement, in this order on one stream and link. Ranks are numbers inside the communicator;
-0xFFFFFFFF means "no peer". A Notify Wait has the rank it waits for as its source: with the ends exchanged it is on the
-link of the sends before it.
+Notify Wait for the acknowledgement, in this order on one stream and link; sends alone only notify. Tasks of a stream run
+one after the other, but their recorded starts are out of order by fractions of a microsecond. Ranks are numbers inside
+the communicator; 0xFFFFFFFF means "no peer". A Notify Wait has the rank it waits for as its source: with the ends
+exchanged it is on the link of the sends before it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -30,6 +32,9 @@ MAX_BYTES = 256 << 20
 NO_PEER = 0xFFFFFFFF
 MAX_NUMBER = 2**53
 """Larger than any timestamp (µs) or size; beyond it floats are not exact."""
+
+ROUNDING_US = 0.02
+"""Times are recorded in hundredths of a microsecond, starts and durations rounded separately."""
 
 MAX_SPAN = 86_400e6
 """µs; no collective lasts a day."""
@@ -102,13 +107,14 @@ def _tasks(events: Iterable[_Event]) -> Iterator[_Task]:
         args = event.args
         if args is None or start is None or duration is None or stream is None or duration < 0:
             continue
-        src, dst = _ends(args)
+        kind = (args.task or event.name or "").replace("_", " ")
+        src, dst = _ends(args, kind)
         size = as_number(args.size if args.size is not None else args.size_bytes)
         yield _Task(
             int(stream),
             start,
             duration,
-            (args.task or event.name or "").replace("_", " "),
+            kind,
             _transport(args),
             src,
             dst,
@@ -131,8 +137,8 @@ def as_number(value: Number) -> float | None:
     return number if -MAX_NUMBER < number < MAX_NUMBER else None
 
 
-def _ends(args: _Arguments) -> tuple[int, int]:
-    """(src, dst) of the link of a task; -1 if neither end is known."""
+def _ends(args: _Arguments, kind: str) -> tuple[int, int]:
+    """(src, dst) of the link of a task; -1 if neither end is known. A wait is recorded on its link whatever its transport."""
     src, dst = _rank(args.src), _rank(args.dst)
     if src == NO_PEER:
         src = dst
@@ -140,7 +146,7 @@ def _ends(args: _Arguments) -> tuple[int, int]:
         dst = src
     if src == NO_PEER:
         src = dst = -1
-    return (dst, src) if args.transport == "LOCAL" else (src, dst)
+    return (dst, src) if args.transport == "LOCAL" or kind == "Notify Wait" else (src, dst)
 
 
 def _rank(value: Number) -> int:
@@ -207,14 +213,41 @@ def _rdma_transfers(tasks: Iterable[_Task]) -> Iterator[_Transfer]:
         if task.transport in ("RDMA", "LOCAL") and task.kind != "Notify Record":
             chains[task.stream, task.src, task.dst].append(task)
     for chain in chains.values():
-        at = 0
-        while at + 2 < len(chain):
-            payload, notify, acknowledgement = chain[at : at + 3]
-            if _is_send(payload) and _is_send(notify) and acknowledgement.kind == "Notify Wait":
-                yield _rdma(payload, notify, acknowledgement)
-                at += 3
-            else:
-                at += 1
+        yield from _rdma_of_chain(chain)
+
+
+def _rdma_of_chain(chain: Sequence[_Task]) -> Iterator[_Transfer]:
+    sends = [at for at, task in enumerate(chain) if _is_send(task)]
+    taken = -1
+    for first, second in pairwise(sends):
+        if first <= taken or not _is_payload(chain, first, second):
+            continue
+        after = (at for at in range(first + 1, len(chain)) if at != second and _follows(chain[at], chain[second]))
+        acknowledged = next((at for at in after if chain[at].kind == "Notify Wait" or _is_send(chain[at])), None)
+        if acknowledged is not None and not _is_send(chain[acknowledged]):
+            taken = max(second, acknowledged)
+            yield _rdma(chain[first], chain[second], chain[acknowledged])
+
+
+def _is_payload(chain: Sequence[_Task], first: int, second: int) -> bool:
+    """Whether these two successive sends are a payload and its notification.
+
+    A notification carries a few bytes, fewer than what it announces, and follows at once: the stream does not wait between
+    the two. A lone notification (the other side's acknowledgement is answered so) is followed by a wait.
+    """
+    payload, notify = chain[first], chain[second]
+    if payload.size is not None and notify.size is not None and payload.size < notify.size:
+        return False
+    return not any(_follows(task, payload) and _follows(notify, task) for task in chain[first + 1 : second])
+
+
+def _follows(task: _Task, earlier: _Task) -> bool:
+    """Whether a task came after another one of its stream, on which tasks do not overlap.
+
+    Recorded starts are out of order by fractions of a microsecond: a task that "starts" before the other one has ended did
+    not run after it.
+    """
+    return task.start >= earlier.start + earlier.duration - ROUNDING_US
 
 
 def _is_send(task: _Task) -> bool:

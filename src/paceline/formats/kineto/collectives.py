@@ -1,4 +1,7 @@
-"""Collectives of a torch trace: kernels of NCCL, RCCL or HCCL; in a trace without any, what the host recorded.
+"""Collectives of a torch trace: kernels that communicate; in a trace without any, what the host recorded.
+
+A kernel communicates if its name says so (communication_kernels.py) or if it was launched inside the annotation of a
+collective, which then tells operation, group and payload too: NCCL's all-to-all runs as "SendRecv".
 
 `bytes` is the payload of the message (the larger of input and output, elements × size of the type; the input if only
 that is recorded), because a trace has no links. The kernel of one rank does not show who waited: transit and wait are
@@ -8,24 +11,11 @@ operation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from paceline.core.collective_names import op_of
 from paceline.formats.base import Sink
 from paceline.formats.kineto.metadata import TraceHead
-
-IS_COMMUNICATION = """
-    cat IN ('kernel', 'Kernel')
-    AND (collective IS NOT NULL OR regexp_matches(name, '^(void )?(nccl|rccl|msccl|hcom_|hccl)', 'i'))
-"""
-"""Condition for spans that are communication kernels: by their arguments, or by the name of a library's kernel."""
-
-_HOST_SPELLINGS = (
-    # Best first: work of the backend's thread, what torch passed to it, the call itself.
-    r"^(gloo|nccl|mpi|ucc|hccl|xccl|rccl):",
-    r"^record_param_comms$",
-    r"^c10d::",
-)
 
 _WIDTHS = {
     "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "bfloat16": 2, "fp16": 2, "bf16": 2,
@@ -35,28 +25,55 @@ _WIDTHS = {
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
 }  # fmt: skip
 
-_COLUMNS = (
-    "name, pid, tid, start, duration, collective, elements_in, elements_out, dtype, pg_name, seq, seq_num, src, dst"
-)
+CALL_COLUMNS = "collective, elements_in, elements_out, dtype, pg_name, seq, seq_num, src, dst, dims, types"
+"""What torch tells about a collective."""
 
 
 def stage_communication(sink: Sink) -> None:
     """Create the table `kineto_communication`: one row per collective, from the best source that the trace has."""
-    found = _stage(sink, "kernels", IS_COMMUNICATION)
-    for spelling in _HOST_SPELLINGS:
-        if not found:
-            found = _stage(sink, "host", "regexp_matches(name, ?)", [spelling])
+    if not _stage(sink, "kernels", _KERNELS):
+        _stage(sink, "host", _HOST)
 
 
-def _stage(sink: Sink, source: str, condition: str, parameters: Sequence[str] = ()) -> int:
+_FROM_CALL = ", ".join(
+    # What the kernel says, else torch's record of the parameters, else the annotation around the launch.
+    f"coalesce(device.{column}, params.{column}, annotation.{column}) AS {column}"
+    for column in CALL_COLUMNS.split(", ")
+    if column not in ("dims", "types")
+)
+_KERNELS = f"""
+    SELECT work, device.name, device.start, device.duration, {_FROM_CALL},
+           coalesce(device.dims, annotation.dims, params.dims) AS dims,
+           coalesce(device.types, annotation.types, params.types) AS types,
+           [device.collective, params.collective, annotation.name, kernel_op, device.name] AS spellings
+    FROM kineto_device AS device
+    LEFT JOIN kineto_calls USING (work)
+    LEFT JOIN kineto_around AS params ON kineto_calls.params = params.row
+    LEFT JOIN kineto_around AS annotation ON kineto_calls.annotation = annotation.row
+    WHERE communicates
+"""
+_HOST = """
+    WITH named AS (
+        SELECT *,
+               -- Best first: work of the backend's thread, what torch passed to it, the call itself.
+               CASE WHEN starts_with(name, 'c10d::') THEN 3 WHEN name = 'record_param_comms' THEN 2
+                    WHEN regexp_matches(name, '^(gloo|nccl|mpi|ucc|hccl|xccl|rccl):') THEN 1 END AS source_rank
+        FROM kineto_spans WHERE contains(name, ':') OR name = 'record_param_comms'
+    ), best AS (
+        FROM named WHERE source_rank = (SELECT min(source_rank) FROM named)
+    )
+    SELECT *, NULL::BIGINT AS work, [collective, name] AS spellings FROM best
+"""
+
+
+def _stage(sink: Sink, source: str, select: str) -> int:
     sink.connection.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE kineto_communication AS
-        SELECT {_COLUMNS}, dims, types, ? AS source, coalesce(collective, name) AS spelled
-        FROM kineto_spans
-        WHERE {condition}
-        """,
-        [source, *parameters],
+        SELECT work, name, {"pid, tid, " if source == "host" else ""}start, duration, {CALL_COLUMNS},
+               '{source}' AS source, list_filter(spellings, lambda spelling: spelling IS NOT NULL) AS spellings
+        FROM ({select})
+        """
     )
     [(found,)] = sink.connection.execute("SELECT count(*) FROM kineto_communication").fetchall()
     return int(found)
@@ -64,7 +81,7 @@ def _stage(sink: Sink, source: str, condition: str, parameters: Sequence[str] = 
 
 _COLLECTIVES = """
     WITH ops AS (
-        SELECT unnest(?::VARCHAR[]) AS spelled, unnest(?::VARCHAR[]) AS op
+        SELECT unnest(?::VARCHAR[][]) AS spellings, unnest(?::VARCHAR[]) AS op
     ), widths AS (
         SELECT unnest(?::VARCHAR[]) AS element, unnest(?::BIGINT[]) AS width
     ), named AS (
@@ -74,7 +91,7 @@ _COLLECTIVES = """
                list_sum(list_transform(TRY_CAST(dims AS BIGINT[][]), lambda tensor: list_product(tensor)))
                    AS elements_given,
                TRY_CAST(coalesce(seq, seq_num) AS BIGINT) AS recorded
-        FROM kineto_communication JOIN ops USING (spelled)
+        FROM kineto_communication JOIN ops USING (spellings)
     ), measured AS (
         SELECT *, coalesce(greatest(TRY_CAST(elements_in AS BIGINT), TRY_CAST(elements_out AS BIGINT)), elements_given)
                   AS elements
@@ -85,22 +102,29 @@ _COLLECTIVES = """
         FROM measured
         WINDOW in_order AS (PARTITION BY "group", op ORDER BY start, name), all_of_op AS (PARTITION BY "group", op)
     )
-    SELECT step, "group", op, name, CASE WHEN unambiguous THEN recorded ELSE ordinal END AS sequence,
+    SELECT if(source = 'kernels', launched.step, running.step) AS step, "group", op, name,
+           CASE WHEN unambiguous THEN recorded ELSE ordinal END AS sequence,
            CASE op WHEN 'send' THEN TRY_CAST(dst AS BIGINT) WHEN 'receive' THEN TRY_CAST(src AS BIGINT) END AS peer,
            numbered.start, duration, TRY_CAST(elements * width AS BIGINT) AS bytes
     FROM numbered
     LEFT JOIN widths USING (element)
-    ASOF LEFT JOIN kineto_steps AS steps ON numbered.start >= steps.start
+    LEFT JOIN kineto_work AS launched USING (work)
+    ASOF LEFT JOIN kineto_steps AS running ON numbered.start >= running.start
 """
 
 
+def first_op(spellings: Iterable[str | None]) -> str:
+    """The operation by the first name that tells one: "coalesced" does not, the kernel's own name may."""
+    return next((op for name in spellings if name and (op := op_of(name)) != "other"), "other")
+
+
 def read_collectives(head: TraceHead, sink: Sink) -> None:
-    rows = sink.connection.execute("SELECT DISTINCT spelled, source FROM kineto_communication").fetchall()
+    rows = sink.connection.execute("SELECT DISTINCT spellings, source FROM kineto_communication").fetchall()
     # On the host, "other" is administration (init, wait, coalescing); a kernel of the library always moves data.
-    ops = {spelled: op for spelled, source in rows if (op := op_of(spelled)) != "other" or source == "kernels"}
+    ops = [(names, op) for names, source in rows if (op := first_op(names)) != "other" or source == "kernels"]
     only_group = head.groups[0].pg_name or None if len(head.groups) == 1 else None
     sink.add_query(
         "collectives",
         _COLLECTIVES,
-        [list(ops), list(ops.values()), list(_WIDTHS), list(_WIDTHS.values()), only_group],
+        [[names for names, _ in ops], [op for _, op in ops], list(_WIDTHS), list(_WIDTHS.values()), only_group],
     )

@@ -24,14 +24,21 @@ _OF_KINETO = (
 )
 _TORCH_CATEGORY = re.compile(
     rb'"cat"\s*:\s*"(?:cpu_op|user_annotation|kernel|gpu_memcpy|gpu_memset|cuda_runtime|cuda_driver|python_function'
-    rb'|gpu_user_annotation|ac2g|fwdbwd|cpu_instant_event)"'
+    rb'|gpu_user_annotation|ac2g|fwdbwd|cpu_instant_event|mtia_runtime|mtia_ccp_events)"'
 )
+_FIRST_CATEGORY = re.compile(rb'"cat"\s*:\s*"(?:Operator|Runtime|Kernel|Memcpy|Memset)"')
+"""Of the first traces with a schema version (torch 1.8), which have no other metadata."""
 _OF_ASCEND = re.compile(rb'"(?:Ascend Hardware|CANN|HCCL|async_npu|HostToDevice|HostCpuOps|Overlap Analysis|enqueue)"')
 _TIME = re.compile(rb'"ts"\s*:\s*"?(\d{6,16})(?:\.(\d{1,3}))?')
 _RANK_IN_PATH = re.compile(r"rank[-_ ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _RANK_AT_END = re.compile(r"[-_.](\d{1,5})(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
 _HOST_AND_PROCESS = re.compile(r"([A-Za-z0-9][A-Za-z0-9.-]{0,252})_(\d{2,7})\.\d{13,19}\.pt\.trace\.json")
 _TIME_IN_NAME = re.compile(r"\.(\d{13,19})\.pt\.trace\.json")
+
+
+class DeviceProperties(msgspec.Struct):
+    id: int = 0
+    totalGlobalMem: int = 0
 
 
 class ProcessGroup(msgspec.Struct):
@@ -51,8 +58,10 @@ class TraceHead:
     base: int
     """Nanoseconds to add to relative timestamps; 0 if the trace does not record it."""
     groups: tuple[ProcessGroup, ...]
+    devices: tuple[DeviceProperties, ...]
     recorded: str
     notes: tuple[str, ...]
+    rank_assumed: bool = False
 
 
 def is_kineto(file: File) -> bool:
@@ -63,6 +72,8 @@ def is_kineto(file: File) -> bool:
         return True
     if start == b"{" and b'"traceEvents"' not in head:
         return False
+    if start == b"{" and b'"schemaVersion"' in head and _FIRST_CATEGORY.search(head):
+        return not _OF_ASCEND.search(head)
     return start in (b"{", b"[") and bool(_TORCH_CATEGORY.search(head)) and not _OF_ASCEND.search(head)
 
 
@@ -85,6 +96,7 @@ def read_trace_head(file: File) -> TraceHead:
         or _host_in_name(file.name, world),
         base=base if 0 < base < 1 << 62 else 0,
         groups=tuple(_value(info, "pg_config", list[ProcessGroup], notes) or ()),
+        devices=tuple(_value(values, "deviceProperties", list[DeviceProperties], notes) or ()),
         recorded=_recorded(file, base),
         notes=tuple(notes),
     )

@@ -12,6 +12,7 @@ from functools import partial
 
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.formats.kineto import FORMAT
+from paceline.formats.kineto.communication_kernels import CommunicationKernels, communication_kernels
 from paceline.formats.kineto.groups import read_identity
 from paceline.formats.kineto.metadata import TraceHead, is_kineto, read_trace_head
 from paceline.formats.kineto.tables import TABLES, read_events, read_trace
@@ -28,20 +29,30 @@ class KinetoReader:
             for file in tree.files
             if FORMAT.files.matches(file.relative) and is_kineto(file)
         ]
-        yield from _with_missing_ranks([_recording(self.name, file, head) for file, head in _numbered(found)], found)
+        kernels = communication_kernels()
+        recordings = [_recording(self.name, file, head, kernels) for file, head in _numbered(found)]
+        yield from _with_missing_ranks(recordings, found)
 
 
 READER = KinetoReader()
 
 
-def _recording(name: str, file: File, head: TraceHead) -> RankRecording:
+def _recording(name: str, file: File, head: TraceHead, kernels: CommunicationKernels) -> RankRecording:
     sections = (
         RecordingSection("identity", frozenset({"ranks", "groups"}), (file,), partial(read_identity, head)),
-        RecordingSection("trace", TABLES, (file,), partial(read_trace, file.path, head)),
+        RecordingSection("trace", TABLES, (file,), partial(read_trace, file.path, head, kernels)),
         # A section of its own: the timeline is half of all rows, and a diagnosis does not need it.
         RecordingSection("events", frozenset({"events"}), (file,), partial(read_events, file.path, head)),
     )
-    return RankRecording(name, head.rank, file.relative, sections, recorded=head.recorded, notes=head.notes)
+    return RankRecording(
+        name,
+        head.rank,
+        file.relative,
+        sections,
+        recorded=head.recorded,
+        notes=head.notes,
+        rank_assumed=head.rank_assumed,
+    )
 
 
 def _numbered(found: list[tuple[File, TraceHead]]) -> Iterator[tuple[File, TraceHead]]:
@@ -54,7 +65,7 @@ def _numbered(found: list[tuple[File, TraceHead]]) -> Iterator[tuple[File, Trace
                 free += 1
             taken.add(free)
             note = f"{file.relative} does not record its rank; assumed to be rank {free}"
-            head = replace(head, rank=free, notes=(*head.notes, note))
+            head = replace(head, rank=free, rank_assumed=True, notes=(*head.notes, note))
         yield file, head
 
 

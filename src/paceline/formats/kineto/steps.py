@@ -1,28 +1,37 @@
 """Steps of a torch trace, from its ProfilerStep#N annotations, and how each was spent.
 
 Without calls of the profiler's step() there are no such annotations: then a step ends where the optimizer's step ends,
-which torch always records.
+which torch always records. Steps are those of the device (device_steps.py).
 
     computing      union of the device's work except communication
     communication  union of the communication kernels
     overlapped     |computing ∩ communication|
     exposed        communication − overlapped
     free           duration − |computing ∪ communication|
-    data_wait      union of the DataLoader's __next__, if it was recorded
+    data_wait      union of the DataLoader's __next__ while the device does nothing, if it was recorded
 
-all clipped to the step. In a trace without device work, operators compute and the backend's threads communicate.
+all of the step's own work, clipped to the step. In a trace without device work, operators compute and the backend's threads
+communicate. The time before a step's first device work is not called input wait: CUDA starts, memory is allocated, Python runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
 from paceline.formats.base import Sink
 from paceline.formats.intervals import Times, merge_intervals
+from paceline.formats.kineto.categories import DEVICE_CATEGORIES, IS_RUNTIME, LOADING
+from paceline.formats.kineto.device_steps import (
+    DEVICE_FACTOR,
+    UNKNOWN,
+    DeviceSteps,
+    DeviceWork,
+    StepBounds,
+    device_steps,
+)
 
 _STEPS = """
     CREATE OR REPLACE TEMP TABLE kineto_steps AS
@@ -34,9 +43,18 @@ _STEPS = """
     SELECT step, min(start) AS start, max("end") AS end FROM annotated WHERE step IS NOT NULL GROUP BY step
 """
 
-_RECORDED = """
-    SELECT min(start), max(start + duration) FROM kineto_spans WHERE cat IS DISTINCT FROM 'Trace'
+_RECORDED = f"""
+    SELECT min(start), max(start + duration)
+    FROM kineto_spans
+    WHERE cat IS DISTINCT FROM 'Trace' AND NOT (? AND cat IN ({DEVICE_CATEGORIES}))
 """
+
+_DEVICE_WORK = f"""
+    SELECT start, duration, coalesce(device, 0) * {DEVICE_FACTOR} + coalesce(stream, -1) AS stream,
+           coalesce(launched, ?) AS launched, communicates
+    FROM kineto_device ORDER BY work
+"""
+"""`stream` as stream_key of device_steps.py."""
 
 _UPDATES = """
     SELECT name, start + duration
@@ -52,21 +70,51 @@ _OPERATORS = """
 """
 
 
-_LOADING = """
+_LOADING = f"""
     SELECT start, start + duration AS end
     FROM kineto_spans
-    WHERE starts_with(name, 'enumerate(DataLoader)#') AND cat IS DISTINCT FROM 'gpu_user_annotation'
+    WHERE starts_with(name, '{LOADING}') AND cat IS DISTINCT FROM 'gpu_user_annotation'
 """
 
 
-def stage_steps(sink: Sink) -> None:
-    """Create the table `kineto_steps` (step, start, end)."""
+def stage_steps(sink: Sink) -> DeviceSteps:
+    """Create the tables `kineto_steps` (step, start, end) and `kineto_work` (work, step): the device work of each step."""
     connection = sink.connection
     connection.execute(_STEPS)
-    [(begin, end)] = connection.execute(_RECORDED).fetchall()
+    work = _device_work(sink)
+    # A host that ran ahead leaves a device that still works long after the last update.
+    [(begin, end)] = connection.execute(_RECORDED, [work.has_launches]).fetchall()
     if begin is not None and not connection.execute("FROM kineto_steps LIMIT 1").fetchall():
         updates = connection.execute(_UPDATES).fetchall()
         connection.executemany("INSERT INTO kineto_steps VALUES (?, ?, ?)", steps_by_updates(updates, begin, end))
+    steps = connection.execute('SELECT step, start, "end" FROM kineto_steps ORDER BY start, "end", step').fetchnumpy()
+    host = StepBounds(steps["step"], steps["start"].astype(np.int64), steps["end"].astype(np.int64))
+    found = device_steps(host, work)
+    _store(found, sink)
+    return found
+
+
+def _device_work(sink: Sink) -> DeviceWork:
+    columns = sink.connection.execute(_DEVICE_WORK, [UNKNOWN]).fetchnumpy()
+    start, duration, stream, launched = (
+        columns[name].astype(np.int64) for name in ("start", "duration", "stream", "launched")
+    )
+    return DeviceWork(start, start + duration, stream, launched, columns["communicates"].astype(np.bool_))
+
+
+def _store(found: DeviceSteps, sink: Sink) -> None:
+    """The query reads the arrays by their names."""
+    step, start, end = found.bounds.step, found.bounds.start, found.bounds.end
+    numbers = np.append(found.bounds.step, -1)[found.place]
+    work = np.flatnonzero(found.place >= 0)
+    numbers = numbers[work]
+    connection = sink.connection
+    connection.register("found_steps", {"step": step, "start": start, "end": end})
+    connection.register("found_work", {"work": work, "step": numbers})
+    connection.execute("CREATE OR REPLACE TEMP TABLE kineto_steps AS FROM found_steps")
+    connection.execute("CREATE OR REPLACE TEMP TABLE kineto_work AS FROM found_work")
+    connection.unregister("found_steps")
+    connection.unregister("found_work")
 
 
 def steps_by_updates(updates: Sequence[tuple[str, int]], begin: int, end: int) -> list[tuple[int, int, int]]:
@@ -86,64 +134,101 @@ def steps_by_updates(updates: Sequence[tuple[str, int]], begin: int, end: int) -
     return [(number, start, ended) for number, (start, ended) in enumerate(zip(starts, ends, strict=False))]
 
 
-def read_steps(sink: Sink) -> None:
+def read_steps(found: DeviceSteps, sink: Sink, *, has_devices: bool) -> None:
     if not sink.wants("steps"):
         return
-    steps = sink.connection.execute('SELECT step, start, "end" FROM kineto_steps ORDER BY start').fetchnumpy()
-    bounds = StepBounds(steps["step"], steps["start"].astype(np.int64), steps["end"].astype(np.int64))
-    compute, communication = _busy(sink)
-    sink.add("steps", split_steps(bounds, compute, communication, _intervals(_LOADING, sink)))
-
-
-@dataclass(frozen=True)
-class StepBounds:
-    """Start and end of each step, in order of start."""
-
-    step: Times
-    start: Times
-    end: Times
+    work = _device_work(sink)
+    if len(work.start):
+        sink.add("steps", split_steps(found, work, _intervals(_LOADING, sink)))
+    elif reason := _device_was_not_recorded(has_devices, sink):
+        sink.warn(f"{reason}; nothing is reported about the device, and none of its time is called idle")
+        sink.add("steps", _host_spans(found.bounds, sink))
+    else:
+        sink.add("steps", _split_host_steps(found.bounds, sink))
 
 
 Intervals = tuple[Times, Times]
 """Starts and ends."""
 
 
-def split_steps(
-    steps: StepBounds, compute: Intervals, communication: Intervals, loading: Intervals
-) -> dict[str, Times | None]:
+def split_steps(steps: DeviceSteps, work: DeviceWork, loading: Intervals) -> dict[str, Times | None]:
     """The columns of `steps`, with the formulas at the top of this module."""
-    begin, end = steps.start, steps.end
+    busy = work.start, work.end
+    own = _clipped(steps, work) if steps.by_launch else busy
+    compute, communication = ((own[0][rows], own[1][rows]) for rows in (~work.communicates, work.communicates))
+    columns = _split(steps.bounds, compute, communication)
+    return columns | {"data_wait": _uncovered(loading, busy, steps.bounds) if len(loading[0]) else None}
+
+
+def _clipped(steps: DeviceSteps, work: DeviceWork) -> Intervals:
+    """The work of each step inside its window; empty outside of all steps."""
+    if not len(steps.bounds):
+        return work.start, work.start
+    inside = steps.place >= 0
+    start = np.maximum(work.start, steps.bounds.start[steps.place])
+    end = np.minimum(work.end, steps.bounds.end[steps.place])
+    return start, np.where(inside, end, start)
+
+
+def _split(bounds: StepBounds, compute: Intervals, communication: Intervals) -> dict[str, Times | None]:
+    begin, end = bounds.start, bounds.end
     computing = merge_intervals(*compute).covered(begin, end)
     communicating = merge_intervals(*communication).covered(begin, end)
-    either = merge_intervals(
-        np.concatenate((compute[0], communication[0])), np.concatenate((compute[1], communication[1]))
-    )
-    busy = either.covered(begin, end)
+    busy = merge_intervals(*_both(compute, communication)).covered(begin, end)
     overlapped = computing + communicating - busy
     return {
-        "step": steps.step,
+        "step": bounds.step,
         "start": begin,
         "end": end,
         "duration": end - begin,
-        "data_wait": merge_intervals(*loading).covered(begin, end) if len(loading[0]) else None,
         "computing": computing,
         "communication": communicating,
         "overlapped": overlapped,
         "exposed": communicating - overlapped,
         "free": end - begin - busy,
-        "preparing": either.first_inside(begin, end) - begin,
     }
 
 
-def _busy(sink: Sink) -> tuple[Intervals, Intervals]:
-    """Intervals of computing and of communication."""
-    [(work,)] = sink.connection.execute("SELECT count(*) FROM kineto_device").fetchall()
-    if work:
-        device = "SELECT start, start + duration AS end FROM kineto_device WHERE communicates = ?"
-        return _intervals(device, sink, [False]), _intervals(device, sink, [True])
-    return _intervals(_OPERATORS, sink), _intervals(
-        "SELECT start, start + duration AS end FROM kineto_communication", sink
-    )
+def _uncovered(loading: Intervals, busy: Intervals, bounds: StepBounds) -> Times:
+    """Loading while the device had nothing to do: input that is loaded behind the device's work costs nothing."""
+    either = merge_intervals(*_both(loading, busy)).covered(bounds.start, bounds.end)
+    uncovered: Times = either - merge_intervals(*busy).covered(bounds.start, bounds.end)
+    return uncovered
+
+
+def _both(some: Intervals, others: Intervals) -> Intervals:
+    return np.concatenate((some[0], others[0])), np.concatenate((some[1], others[1]))
+
+
+def _split_host_steps(bounds: StepBounds, sink: Sink) -> dict[str, Times | None]:
+    """Without device work: operators compute, the backend's threads communicate."""
+    loading = _intervals(_LOADING, sink)
+    communication = "SELECT start, start + duration AS end FROM kineto_communication"
+    columns = _split(bounds, _intervals(_OPERATORS, sink), _intervals(communication, sink))
+    waited = merge_intervals(*loading).covered(bounds.start, bounds.end) if len(loading[0]) else None
+    return columns | {"data_wait": waited}
+
+
+def _host_spans(bounds: StepBounds, sink: Sink) -> dict[str, Times | None]:
+    """How long the steps were, and no more."""
+    columns = _split_host_steps(bounds, sink)
+    return {name: columns[name] for name in ("step", "start", "end", "duration", "data_wait")}
+
+
+def _device_was_not_recorded(has_devices: bool, sink: Sink) -> str | None:
+    """Why a trace without device work says nothing about a device; None if there was none to record."""
+    [(unknown, runtime, annotated)] = sink.connection.execute(
+        f"""
+        SELECT any_value(cat) FILTER (suffix(cat, '_events')), count(*) FILTER ({IS_RUNTIME}),
+               count(*) FILTER (regexp_matches(name, '^(nccl|rccl|hccl|xccl):'))
+        FROM kineto_spans
+        """
+    ).fetchall()
+    if unknown:
+        return f"device work of category {unknown} is not known"
+    if runtime:
+        return f"{runtime:,} calls of the device's runtime were recorded, but nothing that ran on the device"
+    return "only the host was recorded" if annotated or has_devices else None
 
 
 def _intervals(query: str, sink: Sink, parameters: Sequence[object] = ()) -> Intervals:

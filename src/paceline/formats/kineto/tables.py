@@ -10,16 +10,22 @@ from pathlib import Path
 
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.trace_events import load_counters, load_trace
-from paceline.formats.kineto.collectives import IS_COMMUNICATION, read_collectives, stage_communication
+from paceline.formats.kineto.calls import stage_calls
+from paceline.formats.kineto.categories import DEVICE_CATEGORIES, IS_RUNTIME, LOADING
+from paceline.formats.kineto.collectives import CALL_COLUMNS, read_collectives, stage_communication
+from paceline.formats.kineto.communication_kernels import CommunicationKernels
 from paceline.formats.kineto.groups import add_groups, groups_in_events
 from paceline.formats.kineto.metadata import TraceHead
 from paceline.formats.kineto.steps import read_steps, stage_steps
 
-TABLES = frozenset({"ranks", "groups", "steps", "kernels", "collectives", "host_calls", "counters", "memory"})
+TABLES = frozenset(
+    {"ranks", "groups", "steps", "kernels", "collectives", "host_calls", "counters", "memory", "ranks_memory"}
+)
 
 _ARGS = {
     "stream": "stream",
     "device": "device",
+    "correlation": "correlation",
     "label": "name",
     "labels": "labels",
     "collective": "Collective name",
@@ -41,24 +47,36 @@ _ARGS = {
     "device_type": "Device Type",
     "device_id": "Device Id",
 }
+_INTEGERS = frozenset({"correlation", "stream", "device"})
 
-_STAGED = ("kineto_device", "kineto_communication", "kineto_steps", "trace")
+_STAGED = (
+    "kineto_device",
+    "kineto_calls",
+    "kineto_around",
+    "kineto_communication",
+    "kineto_steps",
+    "kineto_work",
+    "trace",
+)
 
 
-def read_trace(path: Path, head: TraceHead, sink: Sink) -> None:
-    load_trace(sink.connection, path, args=_ARGS)
+def read_trace(path: Path, head: TraceHead, kernels: CommunicationKernels, sink: Sink) -> None:
+    if load_trace(sink.connection, path, args=_ARGS, integers=_INTEGERS, whole=False):
+        sink.warn("is cut off; everything before the cut is read", file=path)
     shift = _stage_spans(head, sink)
-    _stage_device(sink)
+    _stage_device(kernels, sink)
+    stage_calls(sink)
     stage_communication(sink)
-    stage_steps(sink)
-    _read_device_number(sink)
+    steps = stage_steps(sink)
+    device = _read_device_number(sink)
     if not head.groups:
         add_groups(groups_in_events(sink), head, sink)
-    read_steps(sink)
+    read_steps(steps, sink, has_devices=bool(head.devices))
     read_collectives(head, sink)
     sink.add_query("kernels", _KERNELS)
     sink.add_query("host_calls", _HOST_CALLS)
     sink.add_query("memory", _MEMORY, [shift])
+    sink.add_query("ranks_memory", _RANKS_MEMORY, [_capacity(head, device)])
     _read_counters(path, shift, sink)
     sink.connection.execute("DROP VIEW kineto_spans")
     for table in _STAGED:
@@ -66,7 +84,7 @@ def read_trace(path: Path, head: TraceHead, sink: Sink) -> None:
 
 
 def read_events(path: Path, head: TraceHead, sink: Sink) -> None:
-    load_trace(sink.connection, path, args={"label": "name", "labels": "labels"}, phases="XM")
+    load_trace(sink.connection, path, args={"label": "name", "labels": "labels"}, phases="XM", whole=False)
     _stage_spans(head, sink)
     sink.add_query("events", _EVENTS)
     sink.connection.execute("DROP VIEW kineto_spans")
@@ -81,7 +99,7 @@ def _stage_spans(head: TraceHead, sink: Sink) -> int:
     sink.connection.execute(
         """
         CREATE OR REPLACE TEMP VIEW kineto_spans AS
-        SELECT * EXCLUDE (ts, dur), ts + getvariable('kineto_shift') AS start, dur AS duration
+        SELECT rowid AS row, * EXCLUDE (ts, dur), ts + getvariable('kineto_shift') AS start, dur AS duration
         FROM trace
         WHERE ph = 'X' AND ts IS NOT NULL AND dur >= 0
         """
@@ -89,25 +107,46 @@ def _stage_spans(head: TraceHead, sink: Sink) -> int:
     return shift
 
 
-def _stage_device(sink: Sink) -> None:
-    sink.connection.execute(
+def _stage_device(kernels: CommunicationKernels, sink: Sink) -> None:
+    """Create `kineto_device`: everything that ran on the device, numbered, with its launch."""
+    connection = sink.connection
+    rows = connection.execute("SELECT DISTINCT name FROM kineto_spans WHERE cat IN ('kernel', 'Kernel')").fetchall()
+    ops = {name: op for (name,) in rows if name is not None and (op := kernels.op(name))}
+    connection.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE kineto_device AS
-        SELECT name, start, duration, TRY_CAST(stream AS BIGINT) AS stream, TRY_CAST(device AS BIGINT) AS device,
+        WITH launches AS (
+            -- Columns and not a row: a struct would take twice the time.
+            SELECT correlation, min(start) AS launched, arg_min(hash(pid, tid) >> 1, start)::BIGINT AS thread
+            FROM kineto_spans WHERE {IS_RUNTIME} AND correlation <> 0 GROUP BY ALL
+        ), device AS (
+            FROM kineto_spans WHERE cat IN ({DEVICE_CATEGORIES})
+        ), named AS (
+            SELECT unnest(?::VARCHAR[]) AS name, unnest(?::VARCHAR[]) AS kernel_op
+        )
+        SELECT row_number() OVER () - 1 AS work, name, start, duration, launched, thread, stream, device,
                CASE WHEN cat ILIKE 'kernel' THEN 'kernel' WHEN cat ILIKE '%memcpy' THEN 'Memcpy' ELSE 'Memset' END
                    AS kind,
-               coalesce({IS_COMMUNICATION}, false) AS communicates
-        FROM kineto_spans
-        WHERE cat IN ('kernel', 'gpu_memcpy', 'gpu_memset', 'Kernel', 'Memcpy', 'Memset')
-        """
+               cat IN ('kernel', 'Kernel') AND (kernel_op IS NOT NULL OR collective IS NOT NULL) AS communicates,
+               kernel_op, {CALL_COLUMNS}
+        FROM device LEFT JOIN launches USING (correlation) LEFT JOIN named USING (name)
+        """,
+        [list(ops), list(ops.values())],
     )
 
 
-def _read_device_number(sink: Sink) -> None:
+def _read_device_number(sink: Sink) -> int | None:
     # fetchall, here and elsewhere: DuckDB refuses new statements while a result of fetchone is open.
     [(device,)] = sink.connection.execute("SELECT mode(device) FROM kineto_device WHERE device >= 0").fetchall()
     if device is not None:
         sink.add("ranks", {"device": int(device)})
+    return None if device is None else int(device)
+
+
+def _capacity(head: TraceHead, device: int | None) -> int | None:
+    """Memory of the card as the driver told torch; one kind of card is enough to know it."""
+    known = {each.totalGlobalMem for each in head.devices if device in (None, each.id) and each.totalGlobalMem > 0}
+    return known.pop() if len(known) == 1 else None
 
 
 _KERNELS = """
@@ -119,17 +158,26 @@ _KERNELS = """
         FROM kineto_device WHERE kind = 'kernel'
     )
     SELECT step, work.name, CASE WHEN kind = 'kernel' THEN function ELSE kind END AS type,
-           CASE WHEN communicates THEN 'COMMUNICATION' ELSE 'GPU' END AS core, stream, work.start, duration
+           CASE WHEN communicates THEN 'COMMUNICATION' ELSE 'GPU' END AS core, work.stream, work.start, work.duration,
+           launched AS launch, caller.name AS operator,
+           nullif(replace(module.name, 'nn.Module: ', ''), '') AS module, frame.name AS code,
+           caller.shapes AS input_shapes, caller.shape_types AS input_types
     FROM kineto_device AS work
-    LEFT JOIN functions USING (name)
-    ASOF LEFT JOIN kineto_steps AS steps ON work.start >= steps.start
+    LEFT JOIN functions ON functions.name = work.name
+    LEFT JOIN kineto_work USING (work)
+    LEFT JOIN kineto_calls AS calls USING (work)
+    LEFT JOIN kineto_around AS caller ON calls.operator = caller.row
+    LEFT JOIN kineto_around AS module ON calls.module = module.row
+    LEFT JOIN kineto_around AS frame ON calls.frame = frame.row
 """
 
-_HOST_CALLS = """
-    SELECT CASE WHEN cat IN ('cpu_op', 'Operator') THEN 'framework' ELSE 'runtime' END AS layer, name,
+_HOST_CALLS = f"""
+    SELECT CASE WHEN {IS_RUNTIME} THEN 'runtime' WHEN starts_with(name, '{LOADING}') THEN 'input'
+                ELSE 'framework' END AS layer, name,
            count(*) AS count, sum(duration)::BIGINT AS time, min(duration) AS min, max(duration) AS max
     FROM kineto_spans
-    WHERE cat IN ('cpu_op', 'Operator', 'Runtime') OR suffix(cat, '_runtime') OR suffix(cat, '_driver')
+    WHERE cat IN ('cpu_op', 'Operator') OR {IS_RUNTIME}
+       OR (starts_with(name, '{LOADING}') AND cat IS DISTINCT FROM 'gpu_user_annotation')
     GROUP BY ALL
 """
 
@@ -163,6 +211,14 @@ _MEMORY = """
            time, size, allocated, reserved
     FROM samples
     WHERE kind_of_device <> 0 OR NOT EXISTS (FROM samples WHERE kind_of_device <> 0)
+"""
+
+_RANKS_MEMORY = """
+    -- Allocated, not reserved: what the allocator keeps back costs nothing until someone needs it.
+    SELECT max(TRY_CAST(allocated AS BIGINT)) AS peak, ?::BIGINT AS capacity, 'measured' AS basis
+    FROM trace
+    WHERE ph = 'i' AND name = '[memory]' AND TRY_CAST(device_type AS BIGINT) <> 0
+    HAVING peak IS NOT NULL
 """
 
 

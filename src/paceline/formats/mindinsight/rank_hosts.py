@@ -29,6 +29,8 @@ class RankPlacement:
     note: str | None = None
     table: tuple[File, ...] = ()
     """The files that record it."""
+    assumed: bool = False
+    """Whether the rank is a guess."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,12 @@ def find_placements(tree: Tree, directories: Iterable[NumberedDirectory]) -> dic
     }
     by_device: dict[str, list[tuple[str, NumberedDirectory]]] = {}
     placements: dict[NumberedDirectory, RankPlacement] = {}
+    directories = list(directories)
+    by_table = _hosts_of_tables(directories, tables)
     for numbered in directories:
         root, host = _host_of(numbered.directory, mapped)
+        if host is None:
+            root, host = by_table.get(numbered.directory, ("", None))
         if host is None:
             placements[numbered] = _placement_by_rank(numbered, _nearest(tables, numbered.directory))
         else:
@@ -63,6 +69,28 @@ def find_placements(tree: Tree, directories: Iterable[NumberedDirectory]) -> dic
     for root, members in by_device.items():
         placements |= _placements_by_device(members, _nearest(tables, root))
     return placements
+
+
+def _hosts_of_tables(
+    directories: Iterable[NumberedDirectory], tables: dict[str, _RankTable]
+) -> dict[str, tuple[str, str]]:
+    """directory → (root, host) where a rank table above names the host, and no file there is numbered by rank.
+
+    So a cluster_profiler directory that was renamed is recognised; on a host whose devices and ranks have the same
+    numbers both readings are the same.
+    """
+    keys: dict[str, set[int]] = {}
+    for numbered in directories:
+        keys.setdefault(numbered.directory, set()).add(numbered.key)
+    found = {}
+    for directory, numbers in keys.items():
+        table = _nearest(tables, directory)
+        root = next((above for above, each in tables.items() if each is table), "")
+        for host in directory.removeprefix(f"{root}/" if root else "").split("/") if table else ():
+            devices = {entry.device for entry in table.entries if entry.host == host} if table else set()
+            if devices and numbers <= devices:
+                found[directory] = (root, host)
+    return found
 
 
 def _read_tables(tree: Tree) -> dict[str, _RankTable]:
@@ -129,7 +157,7 @@ def _placements_by_device(
     for host, numbered in sorted(members, key=lambda member: (_natural(member[0]), member[1].key)):
         rank = known.get((host, numbered.key))
         placements[numbered] = RankPlacement(
-            spare if rank is None else rank, host, numbered.key, note if rank is None else None, files
+            spare if rank is None else rank, host, numbered.key, note if rank is None else None, files, rank is None
         )
         spare += rank is None
     return placements

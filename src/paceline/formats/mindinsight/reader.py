@@ -15,7 +15,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 import msgspec
 
@@ -144,7 +144,13 @@ class MindInsightReader:
             noted.add(placement.note)
             recorded = infos[numbered].recorded or _newest(files)
             yield RankRecording(
-                self.name, placement.rank, numbered.directory, tuple(sections_of(rank)), recorded, notes=notes
+                self.name,
+                placement.rank,
+                numbered.directory,
+                tuple(sections_of(rank)),
+                recorded,
+                notes=notes,
+                rank_assumed=placement.assumed,
             )
 
 
@@ -222,7 +228,7 @@ def _newest(files: _DirectoryFiles) -> str:
     """Modification time of the newest file, used if the time of the recording is not recorded."""
     all_of = [*files.files.values(), *(file for file, _ in files.splits.values()), *files.traces[:1]]
     newest = max(file.mtime_ns for file in all_of)
-    return datetime.fromtimestamp(newest / 1e9, tz=UTC).strftime("%Y%m%d%H%M%S")
+    return datetime.fromtimestamp(newest / 1e9, tz=timezone.utc).strftime("%Y%m%d%H%M%S")
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------

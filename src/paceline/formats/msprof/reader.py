@@ -10,6 +10,7 @@ An export inside a *_ascend_pt or *_ascend_ms directory belongs to the rank of t
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -56,6 +57,7 @@ class _Export:
     rank: int | None
     files: dict[str, File]
     notes: tuple[str, ...] = ()
+    rank_assumed: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,16 @@ class MsprofReader:
         for export in _with_ranks([export for root in _roots(tree) for export in _exports(tree, root)]):
             sections, notes = _sections(export)
             recorded, job = _time_and_job(export.root)
-            yield RankRecording(self.name, export.rank, export.root, sections, recorded, job, (*export.notes, *notes))
+            yield RankRecording(
+                self.name,
+                export.rank,
+                export.root,
+                sections,
+                recorded,
+                job,
+                (*export.notes, *notes),
+                rank_assumed=export.rank_assumed,
+            )
 
 
 READER = MsprofReader()
@@ -130,7 +141,7 @@ def _info(file: File | None) -> tuple[_Info, tuple[str, ...]]:
     if file.size > _MAX_INFO:
         return _Info(), (f"{file.relative}: has {file.size:,} bytes, far more than such a file can have; not read",)
     try:
-        return msgspec.json.decode(file.path.read_bytes(), type=_Info), ()
+        return msgspec.json.decode(file.path.read_bytes().removeprefix(BOM_UTF8), type=_Info), ()
     except (msgspec.DecodeError, OSError) as error:
         return _Info(), (f"{file.relative}: cannot be read ({error})",)
 
@@ -162,7 +173,7 @@ def _with_ranks(exports: list[_Export]) -> Iterator[_Export]:
     for export in unknown:
         rank = next(free)
         note = f"{export.root or '.'}: its rank is not recorded; assumed to be rank {rank}, by host and device"
-        yield replace(export, rank=rank, notes=(*export.notes, note))
+        yield replace(export, rank=rank, notes=(*export.notes, note), rank_assumed=True)
 
 
 def _time_and_job(root: str) -> tuple[str, str]:

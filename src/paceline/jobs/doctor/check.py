@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
 from paceline.core.i18n import LANGUAGES, Language, text
+from paceline.core.str_enum import StrEnum
 
 Texts = dict[Language, str]
 

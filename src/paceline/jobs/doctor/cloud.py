@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from paceline.core.errors import PacelineError
+from paceline.jobs.cloud_place import bucket_urls, locate_buckets, place_of, written_urls
 from paceline.jobs.description import JobDescription
-from paceline.jobs.doctor.check import Check, bad, from_error, good, warning
-from paceline.storage.credentials import BucketAccess, find_bucket_access
+from paceline.jobs.doctor.check import Check, bad, from_error, good
+from paceline.storage.cloud_endpoints import CloudService
+from paceline.storage.credentials import BucketAccess, find_bucket_access, find_cloud_endpoint
 from paceline.storage.stores.open_store import open_store
 from paceline.storage.url import parse_url
 
@@ -22,12 +24,12 @@ def buckets(job: JobDescription) -> dict[str, tuple[BucketAccess, bool]]:
 
     Raises what `find_bucket_access` raises: without credentials there is nothing more to check.
     """
-    written = [job.code_url, job.output_url, job.log_url, *job.outputs.values()]
+    locate_buckets(job)
+    written = written_urls(job)
     found: dict[str, tuple[BucketAccess, bool]] = {}
-    for url in [*written, *job.inputs.values()]:
-        if url.startswith(("obs:", "s3:")):
-            location = parse_url(url)
-            found[location.text] = find_bucket_access(location.scheme, location.host), url in written
+    for url in bucket_urls(job):
+        location = parse_url(url)
+        found[location.text] = find_bucket_access(location.scheme, location.host), url in written
     return found
 
 
@@ -40,6 +42,13 @@ def hosts_of(places: dict[str, tuple[BucketAccess, bool]]) -> dict[str, str]:
         if not access.path_style:
             found[f"{parse_url(url).host}.{host}"] = url
     return found
+
+
+def other_hosts(job: JobDescription) -> dict[str, str]:
+    """Hosts of services that only the job's nodes and other tools ask: a private site has them in /etc/hosts too."""
+    wanted = [CloudService.iam, CloudService.swr]
+    endpoints = [find_cloud_endpoint(service, place_of(job.modelarts)) for service in wanted]
+    return {urlsplit(url).hostname or "": url for url in endpoints if url}
 
 
 def try_buckets(places: dict[str, tuple[BucketAccess, bool]]) -> Iterator[Check]:
@@ -56,20 +65,25 @@ def try_buckets(places: dict[str, tuple[BucketAccess, bool]]) -> Iterator[Check]
 
 
 def modelarts(job: JobDescription) -> Iterator[Check]:
-    """One signed request: credentials, project and flavor."""
+    """The requests before an upload: credentials and project; then flavor, engine and pool against what is offered."""
     from paceline.jobs.modelarts.client import TrainingJobClient
     from paceline.jobs.modelarts.endpoint import find_endpoint
+    from paceline.jobs.modelarts.offers import as_offered
     from paceline.storage.transfer.retry import Backoff
 
     try:
         place = find_endpoint(job.modelarts)
-        flavors = TrainingJobClient(job.modelarts, Backoff(patience=5.0)).flavors()
+        client = TrainingJobClient(job.modelarts, Backoff(patience=5.0))
+        client.flavors()
     except PacelineError as error:
         yield from_error("modelarts", error)
         return
     yield good("modelarts", "modelarts", source=place.access.source, project=place.project_id)
-    if job.flavor and not job.pool_id and job.flavor not in flavors:
-        yield warning("flavor", "flavor", flavor=job.flavor, offered=", ".join(flavors[:8]))
+    try:
+        for note in as_offered(job, client)[1]:
+            yield good("offers", "offers_note", note=note)
+    except PacelineError as error:
+        yield from_error("offers", error)
 
 
 def _listed(url: str) -> Check:

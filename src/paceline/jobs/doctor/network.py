@@ -18,8 +18,11 @@ _REFUSED = 15 * 60
 _NOTICED = 60
 
 
-def resolve(hosts: Mapping[str, str]) -> Iterator[Check]:
-    """host → what it is for; those that do not resolve are listed together, as lines for /etc/hosts."""
+def resolve(hosts: Mapping[str, str], optional: frozenset[str] = frozenset()) -> Iterator[Check]:
+    """host → what it is for; those that do not resolve are listed together, as lines for /etc/hosts.
+
+    Without `optional` ones the job can start: only the job's nodes, or other tools, ask them.
+    """
     found = {host: _addresses(host) for host in hosts}
     lost = [host for host, addresses in found.items() if not addresses]
     for host, addresses in found.items():
@@ -27,7 +30,8 @@ def resolve(hosts: Mapping[str, str]) -> Iterator[Check]:
             yield good("name", "name", host=host, address=addresses[0])
     if lost:
         lines = "\n".join(f"{_likely_address(host, found)}  {host}" for host in lost)
-        yield bad("name", "name_unknown", hosts=", ".join(lost), lines=lines)
+        make_check = bad if set(lost) - optional else warning
+        yield make_check("name", "name_unknown", hosts=", ".join(lost), lines=lines)
 
 
 def reach(url: str) -> Iterator[Check]:

@@ -12,7 +12,6 @@ from paceline.jobs.doctor import cloud, machine, network
 from paceline.jobs.doctor.check import Check, CheckVerdict, from_error, good
 from paceline.jobs.job_file import load_job
 from paceline.storage.cache_dir import cache_root
-from paceline.storage.credentials import find_cloud_access
 
 
 def run_checks(description: Path | None, backend: str | None = None) -> Iterator[Check]:
@@ -38,17 +37,18 @@ def _remote_places(job: JobDescription) -> Iterator[Check]:
     try:
         places = cloud.buckets(job)
         endpoints = {access.endpoint for access, _ in places.values()}
-        hosts = cloud.hosts_of(places)
+        hosts, other = cloud.hosts_of(places), dict[str, str]()
         if job.backend == "modelarts":
             from paceline.jobs.modelarts.endpoint import endpoint_of
 
-            endpoint = endpoint_of(job.modelarts, find_cloud_access())
+            endpoint = endpoint_of(job.modelarts)
             endpoints.add(endpoint)
             hosts[urlsplit(endpoint).hostname or ""] = endpoint
+            other = cloud.other_hosts(job)
     except PacelineError as error:
         yield from_error("keys", error)
         return
-    names = list(network.resolve(hosts))
+    names = list(network.resolve(hosts | other, frozenset(other) - hosts.keys()))
     yield from names
     if _any_bad(names):
         return

@@ -16,6 +16,7 @@ from paceline.jobs.job_registry import save_record
 from paceline.jobs.log_tail import LogTail
 from paceline.jobs.modelarts.client import CloudJob, TrainingJobClient
 from paceline.jobs.modelarts.logs import fetch_complete_logs, sync_worker_logs
+from paceline.jobs.modelarts.offers import as_offered
 from paceline.jobs.modelarts.request import create_request
 from paceline.jobs.modelarts.upload import upload_code
 from paceline.jobs.outputs import fetch_outputs
@@ -58,6 +59,7 @@ class ModelArtsBackend:
     def submit(self, job: JobDescription, directory: Path, *, progress: OnProgress | None = None) -> JobHandle:
         """Ask ModelArts first (credentials, project), then upload the code, then create the job."""
         name = self._new_name(job)
+        job, notes = as_offered(job, self._client)
         outputs = output_locations(job, name)
         log_url = _log_url(job, name)
         warnings = upload_code(job, directory / "upload", progress)
@@ -71,7 +73,7 @@ class ModelArtsBackend:
             submitted=time.time(),
             outputs=outputs,
             log_url=log_url,
-            warnings=tuple(warnings),
+            warnings=(*notes, *warnings),
         )
         save_record(draft)
         made = self._create(name, create_request(job, name, outputs, log_url))
@@ -112,14 +114,16 @@ class ModelArtsBackend:
     def fetch_outputs(self, handle: JobHandle, target: Path, rule: FileFilter = everything) -> Path:
         return fetch_outputs(handle, target, rule)
 
-    def find(self, job: JobDescription, text: str, directory: Path) -> JobHandle:
-        """A job that was started on another machine: by its uuid or its exact name."""
+    def find(self, job: JobDescription, text: str, directory: Path, *, only_running: bool = False) -> JobHandle:
+        """A job that was started on another machine: by its uuid, its exact name, or the job_name of its description."""
         try:
             found = [self._client.get(text)]
         except (DeniedError, TransientError):
             raise
         except StorageError:  # not a uuid, or not a known one
-            found = self._client.find_by_name(text)
+            found = self._client.find_by_name(text) or self._versions(text)
+        if only_running and len(found) > 1:
+            found = [each for each in found if not PHASES.get(each.phase, JobPhase.unknown).finished] or found
         if len(found) != 1:
             near = ", ".join(each.name for each in self._client.search(text)[:5]) if not found else ""
             how_many = f"{len(found)} jobs have this name" if found else "job not found"
@@ -137,6 +141,11 @@ class ModelArtsBackend:
             outputs=output_locations(job, name),
             log_url=_log_url(job, name),
         )
+
+    def _versions(self, name: str) -> list[CloudJob]:
+        """Jobs whose names were made from this one: NAME-V3, NAME-2026_11_17-02_26_39."""
+        pattern = re.compile(re.escape(name) + r"-(V\d{1,6}|\d{4}(_\d\d){2}-\d\d(_\d\d){2}(-2)?)")
+        return [each for each in self._client.search(name) if pattern.fullmatch(each.name)]
 
     def _new_name(self, job: JobDescription) -> str:
         if job.naming == "timestamp":

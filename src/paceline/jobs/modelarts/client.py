@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import msgspec
 
 from paceline.core.errors import PacelineError, UsageError
-from paceline.jobs.description import ModelArtsSettings
+from paceline.core.waiting import waiting_for
+from paceline.jobs.description import FrameworkEngine, ModelArtsSettings
 from paceline.jobs.modelarts.endpoint import ModelArtsEndpoint, find_endpoint
+from paceline.storage.reachability import require_answer
 from paceline.storage.secret import redact
 from paceline.storage.store_errors import DeniedError, MissingError, StorageError, ThrottledError, TransientError
 from paceline.storage.transfer.retry import Backoff, retry_call
@@ -41,6 +44,24 @@ class CloudJob(msgspec.Struct, frozen=True):
     tasks: tuple[WorkerTask, ...] = ()
 
 
+class OfferedFlavor(msgspec.Struct, frozen=True):
+    """A machine type."""
+
+    id: str
+    name: str
+    cards: int | None = None
+    product: str = ""
+    """Of the cards."""
+
+
+class OfferedPool(msgspec.Struct, frozen=True):
+    """A dedicated pool."""
+
+    id: str
+    name: str
+    phase: str = ""
+
+
 class LogPreview(msgspec.Struct, frozen=True):
     """The end of a worker's log."""
 
@@ -63,7 +84,10 @@ class TrainingJobClient:
         """Not retried here: when the answer was lost, the job may have been created."""
         from huaweicloudsdkmodelarts.v1 import CreateTrainingJobRequest
 
-        return _job(self._request_once(lambda client: client.create_training_job(CreateTrainingJobRequest(body=body))))
+        with self._waiting():
+            return _job(
+                self._request_once(lambda client: client.create_training_job(CreateTrainingJobRequest(body=body)))
+            )
 
     def get(self, number: str) -> CloudJob:
         from huaweicloudsdkmodelarts.v1 import ShowTrainingJobDetailsRequest as Request
@@ -115,14 +139,38 @@ class TrainingJobClient:
         answer = self._request(lambda client: client.list_training_job_events(request))
         return [f"{event.level}: {event.message}" for event in answer.events or ()]
 
-    def flavors(self) -> list[str]:
+    def flavors(self) -> list[OfferedFlavor]:
         from huaweicloudsdkmodelarts.v1 import ShowTrainingJobFlavorsRequest
 
         answer = self._request(lambda client: client.show_training_job_flavors(ShowTrainingJobFlavorsRequest()))
-        return [flavor.flavor_id for flavor in answer.flavors or ()]
+        return [
+            OfferedFlavor(each.flavor_id, each.flavor_name or "", *_cards(each.flavor_info))
+            for each in answer.flavors or ()
+        ]
+
+    def engines(self) -> list[FrameworkEngine]:
+        from huaweicloudsdkmodelarts.v1 import ShowTrainingJobEnginesRequest
+
+        answer = self._request(lambda client: client.show_training_job_engines(ShowTrainingJobEnginesRequest()))
+        return [FrameworkEngine(name=each.engine_name, version=each.engine_version) for each in answer.items or ()]
+
+    def pools(self) -> list[OfferedPool]:
+        from huaweicloudsdkmodelarts.v1 import ListPoolsRequest
+
+        answer = self._request(lambda client: client.list_pools(ListPoolsRequest()))
+        return [_pool(each) for each in answer.items or ()]
 
     def _request(self, request: Callable[[Any], Any]) -> Any:
-        return retry_call(self._backoff, lambda: self._request_once(request))
+        with self._waiting():
+            return retry_call(self._backoff, lambda: self._request_once(request))
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Says whom it waits for; a host that does not answer is found before the SDK's own long timeouts."""
+        place = find_endpoint(self._wanted)
+        require_answer(place.endpoint, what="ModelArts", ca_file=place.access.ca_file or None)
+        with waiting_for(f"ModelArts at {place.endpoint}"):
+            yield
 
     def _request_once(self, request: Callable[[Any], Any]) -> Any:
         """Tries again when the credentials were renewed between reading and using them."""
@@ -157,6 +205,7 @@ def _client(place: ModelArtsEndpoint) -> Any:
         credentials = credentials.with_security_token(place.access.token.reveal())
     config = HttpConfig.get_default_config()
     config.timeout = _TIMEOUT
+    config.ssl_ca_cert = place.access.ca_file or None
     builder = ModelArtsClient.new_builder().with_http_config(config).with_credentials(credentials)
     return builder.with_endpoint(place.endpoint).build()
 
@@ -206,6 +255,19 @@ def _job(answer: Any) -> CloudJob:
         ended=started + duration if started and duration else None,
         tasks=tuple(_task(name, ended.get(name)) for name in names),
     )
+
+
+def _cards(info: Any) -> tuple[int | None, str]:
+    """Number and product of a flavor's NPUs or GPUs."""
+    cards = getattr(info, "npu", None) or getattr(info, "gpu", None)
+    return (cards.unit_num, cards.product_name or "") if cards else (None, "")
+
+
+def _pool(item: Any) -> OfferedPool:
+    """Pools are named by their metadata; the name that people gave is a label."""
+    labels = getattr(item.metadata, "labels", None)
+    shown = getattr(labels, "os_modelarts_name", None) or item.metadata.name
+    return OfferedPool(item.metadata.name, shown, getattr(item.status, "phase", None) or "")
 
 
 def _task(name: str, ended: Any) -> WorkerTask:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.core.errors import UsageError
+from paceline.jobs.cloud_place import place_of
 from paceline.jobs.description import ModelArtsSettings
-from paceline.storage.credentials import CloudAccess, find_cloud_access
+from paceline.storage.cloud_endpoints import CloudService
+from paceline.storage.credentials import CloudAccess, find_cloud_access, find_cloud_endpoint
 
 
 @dataclass(frozen=True)
@@ -27,21 +29,15 @@ def find_endpoint(wanted: ModelArtsSettings) -> ModelArtsEndpoint:
             "ModelArts needs a project id",
             hint="set modelarts: project_id: … in the description, or HUAWEICLOUD_SDK_PROJECT_ID (console: My Credentials)",
         )
-    return ModelArtsEndpoint(endpoint_of(wanted, access), project, access)
+    return ModelArtsEndpoint(endpoint_of(wanted), project, access)
 
 
-def endpoint_of(wanted: ModelArtsSettings, access: CloudAccess) -> str:
-    """As described; else from an AICC's domain, the access file, or a region of the public cloud."""
-    region = wanted.region or access.region
-    found = (
-        wanted.endpoint
-        or (f"modelarts.{wanted.site}" if wanted.site else "")
-        or ("" if wanted.region else access.modelarts_endpoint)
-        or (f"modelarts.{region}.myhuaweicloud.com" if region else "")
-    )
+def endpoint_of(wanted: ModelArtsSettings) -> str:
+    """Of ModelArts, by the rule that holds for every service (storage/cloud_endpoints.py)."""
+    found = find_cloud_endpoint(CloudService.modelarts, place_of(wanted))
     if not found:
         raise UsageError(
             "ModelArts needs an endpoint",
             hint="set modelarts: region: cn-north-4, or site: (an AICC's domain), or endpoint: https://…",
         )
-    return (found if "://" in found else f"https://{found}").rstrip("/")
+    return found

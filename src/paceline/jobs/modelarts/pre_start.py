@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path, PurePosixPath
 
+from paceline.jobs import node_facts
 from paceline.jobs.description import JobDescription
 
 NAME = "ma-pre-start.sh"
@@ -29,9 +30,11 @@ def pre_start_script(job: JobDescription) -> str | None:
 
 
 def pre_start_files(job: JobDescription) -> dict[str, Path]:
-    """Files that the script installs: key below code_dir → local file."""
-    found = (*job.pre_start.wheels, *job.pre_start.packages)
-    return {f"{_run_directory(job)}/{Path(name).name}": Path(job.code_dir) / name for name in found}
+    """Files that the script installs or runs: key below code_dir → local file."""
+    given = (*job.pre_start.wheels, *job.pre_start.packages)
+    files = [Path(job.code_dir) / name for name in given]
+    files += [Path(node_facts.__file__)] if node_facts.VARIABLE in job.environment else []
+    return {f"{_run_directory(job)}/{file.name}": file for file in files}
 
 
 def _steps(job: JobDescription) -> list[str]:
@@ -39,7 +42,8 @@ def _steps(job: JobDescription) -> list[str]:
     if job.single_server_mode:
         steps.append("export SINGLESERVER_MODE=True")
     steps += [f"export {name}={level}" for name, level in wanted.log_levels.items()]
-    if wanted.wheels or wanted.packages:
+    facts = node_facts.VARIABLE in job.environment
+    if wanted.wheels or wanted.packages or facts:
         # ModelArts sources or runs the script, depending on its version: this names it in both cases.
         steps.append('here=$(cd "$(dirname "${BASH_SOURCE[0]:-$0}")" && pwd)')
     for name in wanted.packages:
@@ -47,6 +51,9 @@ def _steps(job: JobDescription) -> list[str]:
         steps.append(f"chmod +x {package} && {package} --quiet --upgrade || {package} --quiet --full || exit 1")
     for name in wanted.wheels:
         steps.append(f'pip install --no-deps --force-reinstall "$here"/run/{shlex.quote(Path(name).name)} || exit 1')
+    if facts:
+        # Never a reason not to train.
+        steps.append(f'python "$here"/run/{Path(node_facts.__file__).name} || true')
     return [*steps, *wanted.commands]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paceline.jobs.description import JobDescription, Scalar
+from paceline.jobs.description import JobDescription, ModelArtsSettings, Scalar
 from paceline.storage.url import parse_url
 
 
@@ -13,7 +13,12 @@ def create_request(job: JobDescription, name: str, outputs: Mapping[str, str], l
     """The SDK's Job; paths are written as ModelArts expects them, /bucket/path/."""
     from huaweicloudsdkmodelarts.v1 import Job, JobMetadata
 
-    metadata = JobMetadata(name=name, workspace_id=job.modelarts.workspace_id, description=job.description or None)
+    metadata = JobMetadata(
+        name=name,
+        workspace_id=job.modelarts.workspace_id,
+        description=job.description or None,
+        annotations=_annotations(job.modelarts) or None,
+    )
     return Job(kind="job", metadata=metadata, algorithm=_algorithm(job, outputs), spec=_spec(job, log_url))
 
 
@@ -38,9 +43,11 @@ def _algorithm(job: JobDescription, outputs: Mapping[str, str]) -> Any:
         RemoteObs,
     )
 
+    boot_file = obs_path(f"{job.code_url.rstrip('/')}/{job.boot_file}", directory=False)
     return JobAlgorithm(
         code_dir=obs_path(job.code_url),
-        boot_file=obs_path(f"{job.code_url.rstrip('/')}/{job.boot_file}", directory=False),
+        boot_file=None if job.command else boot_file,
+        command=job.command or None,
         parameters=[Parameters(name=name, value=str(value)) for name, value in job.hyperparameters.items()],
         inputs=[
             Input(name=name, remote=InputDataInfo(obs=InputDataInfoObs(obs_url=obs_path(url))))
@@ -70,11 +77,35 @@ def _environment(job: JobDescription) -> dict[str, str]:
 
 
 def _spec(job: JobDescription, log_url: str) -> Any:
-    from huaweicloudsdkmodelarts.v1 import AutoStop, LogExportPath, Spec, SpecResource
+    from huaweicloudsdkmodelarts.v1 import (
+        AutoStop,
+        LogExportPath,
+        Nfs,
+        Notification,
+        SchedulePolicy,
+        Spec,
+        SpecResource,
+        SpecVolumes,
+    )
 
+    wanted = job.modelarts
+    mounts = [
+        SpecVolumes(nfs=Nfs(nfs_server_path=each.server, local_path=each.path, read_only=each.read_only))
+        for each in wanted.mounts
+    ]
+    notified = wanted.notification
     hours = job.modelarts.max_hours
     return Spec(
         resource=SpecResource(flavor_id=job.flavor or None, node_count=job.nodes, pool_id=job.pool_id or None),
         log_export_path=LogExportPath(obs_url=obs_path(log_url)) if log_url else None,
         auto_stop=AutoStop(time_unit="HOURS", duration=hours) if hours else None,
+        volumes=mounts or None,
+        schedule_policy=SchedulePolicy(priority=wanted.priority) if wanted.priority else None,
+        notification=Notification(topic_urn=notified.topic_urn, events=list(notified.events)) if notified else None,
     )
+
+
+def _annotations(wanted: ModelArtsSettings) -> dict[str, str]:
+    """The platform restarts jobs by annotations of their metadata."""
+    found = {"fault-tolerance/job-retry-num": str(wanted.restarts)} if wanted.restarts else {}
+    return {**found, "fault-tolerance/hang-retry": "true"} if wanted.hang_restart else found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from paceline.core.text_encoding import without_controls
 from paceline.output.page.page import PageTable, ReportPage
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
@@ -31,4 +32,4 @@ def _row(cells: tuple[str, ...], *, plain: bool = True) -> str:
 
 
 def _plain(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(without_controls(text).split()))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as RichTable
 
+from paceline.output.console import Console
 from paceline.output.page.page import PageTable, ReportPage
 
 

@@ -11,6 +11,7 @@ HCOM = {
     "all_reduce": "allReduce",
     "all_gather": "allGather",
     "reduce_scatter": "reduceScatter",
+    "all_to_all": "alltoall",
     "send": "send",
     "receive": "receive",
 }
@@ -19,6 +20,7 @@ GRAPH = {
     "all_reduce": "AllReduce",
     "all_gather": "AllGather",
     "reduce_scatter": "ReduceScatter",
+    "all_to_all": "AlltoAll",
     "send": "Send",
     "receive": "Receive",
 }
@@ -27,6 +29,7 @@ MATRIX = {
     "all_reduce": "allreduce",
     "all_gather": "allgather",
     "reduce_scatter": "reduce",
+    "all_to_all": "alltoall",
     "send": "send",
     "receive": "receive",
 }

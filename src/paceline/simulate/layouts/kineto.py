@@ -20,11 +20,12 @@ BASE = 1_760_000_000_000_000_000  # ns; time stamps count microseconds from here
 _UPDATE_NS = 2_000_000
 """Duration of the optimizer's host span at the end of a step; its kernels are those of the step."""
 COMPUTE_STREAM = 7
-STREAMS = {"tp": 20, "dp": 24, "mp": 28, "next": 32, "previous": 36}
+STREAMS = {"tp": 20, "dp": 24, "mp": 28, "next": 32, "previous": 36, "ep": 40}
 NCCL = {
     "all_reduce": ("allreduce", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"),
     "all_gather": ("_allgather_base", "ncclDevKernel_AllGather_RING_LL"),
     "reduce_scatter": ("_reduce_scatter_base", "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"),
+    "all_to_all": ("all_to_all", "ncclDevKernel_SendRecv"),
     "send": ("send", "ncclDevKernel_SendRecv"),
     "receive": ("recv", "ncclDevKernel_SendRecv"),
 }

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from paceline.storage.checksum import Checksum, md5, multipart_etag, part_count
+from paceline.storage.checksum import Checksum, md5, multipart_etag, new_md5, part_count
 from paceline.storage.local_io.batch_writer import BatchWriter, target_and_partial
 from paceline.storage.local_io.direct_io import DirectFile
 from paceline.storage.local_io.file_writes import preallocate, remove_partial, stored_file_of, write_all, write_new_file
@@ -211,7 +210,7 @@ def _digest(file: int, size: int, part: int | None) -> str:
 def _md5_of(file: int, start: int, length: int) -> str:
     if length <= 0:
         return md5(b"")
-    found = hashlib.md5(usedforsecurity=False)
+    found = new_md5()
     while length > 0 and (block := os.pread(file, min(_BLOCK, length), start)):
         found.update(block)
         start, length = start + len(block), length - len(block)

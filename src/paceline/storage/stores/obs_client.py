@@ -51,6 +51,8 @@ def _new_client(client_class: Any, access: BucketAccess) -> Any:
         region=access.region,
         signature=access.signature,
         path_style=access.path_style,
+        # The SDK would ask every bucket with a host name of its own for its version, and then sign as it likes.
+        is_signature_negotiation=False,
         ssl_verify=access.ca_file or True,
         max_retry_count=0,
         timeout=_TIMEOUT,
@@ -73,6 +75,8 @@ def http_status_error(where: str, status: int, code: str) -> StorageError:
     if status == 404:
         hint = "check bucket and endpoint" if code == "NoSuchBucket" else None
         return MissingError(message, hint=hint)
+    if status in (301, 307):
+        return StorageError(message, hint="the bucket is in another region: check region and endpoint")
     if status in (401, 403) or code == "ExpiredToken":
         return DeniedError(
             message, hint="check the credentials, the region and the system clock (docs/storage.md, Access)"

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from paceline.storage.credentials import BucketAccess, find_bucket_access
 from paceline.storage.store_errors import ChangedError, DeniedError, MissingError, StorageError, TransientError
 from paceline.storage.stored_file import Data, StoredFile
-from paceline.storage.stores.client_library import require_client
+from paceline.storage.stores.client_library import has_client, require_client
 from paceline.storage.stores.obs import ObsStore
 from paceline.storage.stores.obs_client import http_status_error
 from paceline.storage.url import StorageUrl
@@ -40,7 +40,9 @@ def open_bucket(url: StorageUrl) -> ObsStore:
     if find_bucket_access(url.scheme, url.host).signature != "v4":
         require_client("obs")
         return ObsStore(url)
-    require_client("obstore")
+    if not has_client("obstore"):
+        require_client("obs", "obstore")
+        return ObsStore(url)  # the SDK alone can do everything, slower with small objects; obstore needs Python 3.9
     return S3Store(url)
 
 

@@ -200,7 +200,7 @@ class SshStore:
         try:
             with tarfile.open(fileobj=io.BytesIO(archive), errors="surrogateescape") as tar:
                 for member in tar:
-                    item = wanted.pop(member.name.removeprefix("./"), None)
+                    item = wanted.pop(_without_prefix(member.name, "./"), None)
                     if item is None or not member.isfile():
                         continue
                     if (member.size, _version(int(member.mtime))) != (item.size, item.version):
@@ -311,7 +311,7 @@ class SshUpload:
     def _verify(self, sums: Sequence[str]) -> None:
         remote = self._store._remote_md5s(self._partial, self._size, self._part_size) or self._read_back()
         if remote != list(sums):
-            self._store.remove(self._partial.removeprefix(self._store._path("")))
+            self._store.remove(_without_prefix(self._partial, self._store._path("")))
             raise CorruptError(f"{self._store.url}/{self._key}: the file on the host differs from the data sent")
 
     def _read_back(self) -> list[str]:
@@ -344,4 +344,8 @@ def _version(seconds: int) -> str:
 
 def _remote_path(path: str) -> str:
     """ssh://host/~/x is below the home directory; "./" keeps commands on the host from taking "-x" for an option."""
-    return f"./{path.removeprefix('/~/')}" if path.startswith("/~/") else path or "/"
+    return f"./{path[len('/~/') :]}" if path.startswith("/~/") else path or "/"
+
+
+def _without_prefix(text: str, prefix: str) -> str:
+    return text[len(prefix) :] if text.startswith(prefix) else text

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from paceline.core.waiting import FIRST, note_wait
 from paceline.storage.store_errors import ThrottledError, TransientError
 
 T = TypeVar("T")
@@ -88,8 +89,11 @@ class Retrier:
                     self._limit.on_throttled()
                 first_failure = first_failure or time.monotonic()
                 pause = self._backoff.wait(attempt, throttled)
-                if time.monotonic() - first_failure + pause > self._backoff.patience:
+                failing = time.monotonic() - first_failure
+                if failing + pause > self._backoff.patience:
                     raise
+                if failing + pause > FIRST:
+                    note_wait(f"{error}; retrying for up to {self._backoff.patience:.0f} s")
                 attempt += 1
                 self.retries += 1
                 self.stop.wait(pause)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.core.zip_strict import zip_strict
 from paceline.storage.checksum import md5
 from paceline.storage.store_errors import StorageError, TransientError
 from paceline.storage.stored_file import Data, FileContent, StoredFile
@@ -61,7 +62,7 @@ class SmallFileBatch:
         written: list[tuple[FileTransfer, StoredFile]] = []
         try:
             contents = [content for _, content in self._unwritten]
-            for (move, _), file in zip(self._unwritten, self._context.target.write_many(contents), strict=True):
+            for (move, _), file in zip_strict(self._unwritten, self._context.target.write_many(contents)):
                 written.append((move, file))
         finally:
             del self._unwritten[: len(written)]

@@ -54,7 +54,7 @@ class TransferContext:
         if isinstance(error, FullError):
             self.retry.stop.set()
         hint = f" ({error.hint})" if error.hint else ""
-        self._fail(move, f"{error}{hint}", retryable=isinstance(error, ChangedError | CorruptError))
+        self._fail(move, f"{error}{hint}", retryable=isinstance(error, (ChangedError, CorruptError)))
 
     def record_skipped(self, move: FileTransfer) -> None:
         self._fail(move, _STOPPED)

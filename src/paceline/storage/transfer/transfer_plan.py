@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Callable
 
+from paceline.core.zip_strict import zip_strict
 from paceline.storage.checksum import part_size
 from paceline.storage.file_selection import FileFilter, is_marker, is_unfinished
 from paceline.storage.store_errors import StorageError
@@ -17,7 +19,7 @@ from paceline.storage.transfer.transfer_report import TransferFailure, TransferR
 Rename = Callable[[str], str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileTransfer:
     """One file to transfer."""
 
@@ -83,7 +85,7 @@ def find_unchanged(
         return [(move, False) for move in moves]
     with ThreadPoolExecutor(workers) as pool:
         results = pool.map(lambda move: is_unchanged(source, target, move, journal), present)
-        unchanged = {move.item.key for move, same in zip(present, results, strict=True) if same}
+        unchanged = {move.item.key for move, same in zip_strict(present, results) if same}
     return [(move, move.item.key in unchanged) for move in moves]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Callable, Tuple
 
 from paceline.storage.transfer.multipart import MultipartFile
 from paceline.storage.transfer.retry import Backoff
@@ -23,7 +24,7 @@ _QUEUED_PER_WORKER = 4
 _MEMORY = 256 << 20
 """Bytes of data held at a time, over all threads."""
 
-_Task = tuple[int, Callable[[], None]]
+_Task = Tuple[int, Callable[[], None]]
 """Size in memory, and what to run."""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Callable
 
 from paceline.core.errors import PacelineError
 from paceline.storage.secret import redact

@@ -61,6 +61,10 @@ class IterationSaver:
         self, point: SavePoint, tensors: Sequence[InMemoryTensor], common: Mapping[str, int | float], weights: Set[str]
     ) -> Path:
         """weights: names of the model's tensors; the others belong to the optimizer."""
+        if any(tensor.full_shape is not None for tensor in tensors):
+            raise PacelineError(
+                "sharded tensors cannot be saved in MindFormers' 2.0 format", hint="use_legacy_format: True saves them"
+            )
         directory = self.directory / f"iteration_{point.global_step:08d}"
         directory.mkdir(parents=True, exist_ok=True)
         groups = {flag: [t for t in tensors if (t.name not in weights) == flag] for flag in (False, True)}

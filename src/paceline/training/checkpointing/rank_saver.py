@@ -55,7 +55,13 @@ class RankSaver:
         name = str(CheckpointName(self.prefix, self.ranks.rank, self._run, point.epoch, point.step, self.format))
         written = write_file(self.directory / name, tensors, self.format)
         self._files[name] = FileRecord(
-            written.size, written.etag, point.epoch, point.step, point.global_step, self._attempt
+            written.size,
+            written.etag,
+            point.epoch,
+            point.step,
+            point.global_step,
+            self._attempt,
+            self.ranks.world_size,
         )
         self._obsolete.discard(name)
         self._commit(name, point)

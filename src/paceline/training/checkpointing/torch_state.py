@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 def torch_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None, **fields: Any) -> TrainingState:
     """Weights by name, optimizer state as {state}.{parameter} (exp_avg.head.weight); `fields`: other TrainingState fields."""
     ranks = Ranks.from_environment()
-    names = {id(parameter): name for name, parameter in _unwrap(model).named_parameters()}
-    trainable = {name for name, parameter in _unwrap(model).named_parameters() if parameter.requires_grad}
+    names = {id(parameter): name for name, parameter in unwrap(model).named_parameters()}
+    trainable = {name for name, parameter in unwrap(model).named_parameters() if parameter.requires_grad}
     fields = {"rank": ranks.rank, "world_size": ranks.world_size, **fields}
     return TrainingState(
-        weights=lambda: dict(_unwrap(model).state_dict()),
+        weights=lambda: dict(unwrap(model).state_dict()),
         optimizer_state=lambda: _optimizer_state(optimizer, names) if optimizer is not None else {},
         trainable=trainable.__contains__,
         sum_over_ranks=_sum_over_ranks(model),
@@ -36,13 +36,13 @@ def load_torch_state(
     def tensor(value: Any) -> torch.Tensor:
         return torch.tensor(value) if not isinstance(value, torch.Tensor) else value
 
-    own = _unwrap(model).state_dict()
-    _unwrap(model).load_state_dict({name: tensor(values[name]).reshape(own[name].shape) for name in own})
+    own = unwrap(model).state_dict()
+    unwrap(model).load_state_dict({name: tensor(values[name]).reshape(own[name].shape) for name in own})
     if optimizer is None:
         return
     state = optimizer.state_dict()
     numbers = {id(p): n for n, p in enumerate(p for group in optimizer.param_groups for p in group["params"])}
-    for name, parameter in _unwrap(model).named_parameters():
+    for name, parameter in unwrap(model).named_parameters():
         suffix = f".{name}"
         found = {key[: -len(suffix)]: value for key, value in values.items() if key.endswith(suffix) and key not in own}
         if found and id(parameter) in numbers:
@@ -76,7 +76,7 @@ def _optimizer_state(optimizer: torch.optim.Optimizer, names: Mapping[int, str])
     return found
 
 
-def _unwrap(model: torch.nn.Module) -> torch.nn.Module:
+def unwrap(model: torch.nn.Module) -> torch.nn.Module:
     """The model inside DistributedDataParallel."""
     inner = getattr(model, "module", None)
     return inner if inner is not None and type(model).__name__.endswith("DataParallel") else model

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from paceline.checkpoint.tensors.dtypes import DType, named
 from paceline.checkpoint.write_checkpoint import InMemoryTensor
 from paceline.core.errors import PacelineError
+from paceline.training.checkpointing.shards import Shard, is_sharded, local_shard
 
 Bytes = npt.NDArray[np.uint8]
 _NAMES = {
@@ -33,7 +35,7 @@ _NAMES = {
 
 def wrap_weights(values: Mapping[str, Any]) -> list[InMemoryTensor]:
     """Without a copy of host memory: for a writer that finishes before training continues."""
-    return [_wrapped(name, value) for name, value in values.items()]
+    return [_with_slice(_wrapped(name, data), shard) for name, data, shard in _local(values)]
 
 
 class WeightSnapshot:
@@ -48,7 +50,7 @@ class WeightSnapshot:
 
     def prepare(self, values: Mapping[str, Any]) -> None:
         """Allocate memory for tensors like `values`, in a thread."""
-        size = sum(_padded_size(value) for value in values.values())
+        size = sum(_padded_size(data) for _, data, _ in _local(values))
         self._preparing = threading.Thread(target=self._reserve, args=(size,), name="paceline-snapshot", daemon=True)
         self._preparing.start()
 
@@ -57,13 +59,14 @@ class WeightSnapshot:
         if self._preparing is not None:
             self._preparing.join()
             self._preparing = None
-        size = sum(_padded_size(value) for value in values.values())
+        local = list(_local(values))
+        size = sum(_padded_size(data) for _, data, _ in local)
         if len(self._memory) < size:
             self._memory = np.empty(size, np.uint8)
         kept, at = [], 0
-        for name, value in values.items():
-            kept.append(_copied(name, value, self._memory[at : at + _size(value)]))
-            at += _padded_size(value)
+        for name, data, shard in local:
+            kept.append(_with_slice(_copied(name, data, self._memory[at : at + _size(data)]), shard))
+            at += _padded_size(data)
         return kept
 
     def _reserve(self, size: int) -> None:
@@ -73,6 +76,17 @@ class WeightSnapshot:
             return  # reported when a checkpoint is saved
         memory.fill(0)  # touches every page; NumPy releases the GIL meanwhile
         self._memory = memory
+
+
+def _local(values: Mapping[str, Any]) -> Iterator[tuple[str, Any, Shard | None]]:
+    """(name, what this rank holds, which part of the tensor that is); where anything is sharded, also of full tensors."""
+    for name, value in values.items():
+        shard = local_shard(name, value) if is_sharded(value) else None
+        yield name, value if shard is None else shard.data, shard
+
+
+def _with_slice(tensor: InMemoryTensor, shard: Shard | None) -> InMemoryTensor:
+    return tensor if shard is None else replace(tensor, full_shape=shard.full_shape, start=shard.slice.start)
 
 
 def _copied(name: str, value: Any, target: Bytes) -> InMemoryTensor:
@@ -105,7 +119,7 @@ def _padded_size(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    if isinstance(value, int | float):
+    if isinstance(value, (int, float)):
         return _array(value).nbytes
     return int(value.numel() * value.element_size()) if _is_torch(value) else int(getattr(value, "nbytes", 0))
 
@@ -127,7 +141,7 @@ def _dtype(name: str, value: Any) -> DType:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, bool | int):
+    if isinstance(value, (bool, int)):
         return "int64"
     if isinstance(value, float):
         return "float32"  # as in MindSpore
@@ -137,9 +151,9 @@ def _kind(value: Any) -> str:
 def _array(value: Any) -> npt.NDArray[Any]:
     """The value as a NumPy array; bfloat16, which NumPy lacks, as 16-bit integers or bytes."""
     kind = _kind(value)
-    if isinstance(value, bool | int | float):
+    if isinstance(value, (bool, int, float)):
         return np.asarray(value, kind)
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, (np.ndarray, np.generic)):
         return np.asarray(value).view(np.int16) if kind == "bfloat16" else np.asarray(value)
     if hasattr(value, "asnumpy"):  # MindSpore
         return np.frombuffer(value.get_bytes(), np.uint8) if kind == "bfloat16" else np.asarray(value.asnumpy())

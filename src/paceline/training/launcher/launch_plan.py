@@ -15,7 +15,7 @@ RUN_ID = "PACELINE_RUN_ID"
 
 
 class ShownRanks(str, Enum):
-    """Ranks whose output is also printed to the terminal; ModelArts shows the last card of every host."""
+    """Ranks whose output is also printed to the terminal: the first of each host is the one that logs the losses."""
 
     first = "first"
     last = "last"

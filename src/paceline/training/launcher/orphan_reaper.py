@@ -5,6 +5,8 @@ each that exited from standard input. When that input ends, the launcher is gone
 after GRACE seconds SIGKILL. It imports almost nothing.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys

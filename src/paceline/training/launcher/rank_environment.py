@@ -31,7 +31,8 @@ def rank_variables(placement: Placement, slot: RankPlace, framework: Framework, 
         "PYTHONUNBUFFERED": "1",
     }
     if framework is Framework.torch:
-        return found | {
+        return {
+            **found,
             "RANK": str(slot.rank),
             "WORLD_SIZE": str(placement.world_size),
             "GROUP_RANK": str(placement.node),
@@ -39,10 +40,10 @@ def rank_variables(placement: Placement, slot: RankPlace, framework: Framework, 
             "MASTER_PORT": str(placement.master_port),
         }
     if table is not None:
-        return found | {"RANK_TABLE_FILE": str(table)}
+        return {**found, "RANK_TABLE_FILE": str(table)}
     if not needs_scheduler(placement, framework, table):
         return found
-    return found | _rendezvous(placement) | {"MS_ROLE": "MS_WORKER", "MS_NODE_ID": str(slot.rank)}
+    return {**found, **_rendezvous(placement), "MS_ROLE": "MS_WORKER", "MS_NODE_ID": str(slot.rank)}
 
 
 def needs_scheduler(placement: Placement, framework: Framework, table: Path | None) -> bool:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Dict, Union
 
 from paceline.core.errors import PacelineError, UsageError
 from paceline.training.background_thread import BackgroundThread
 from paceline.training.monitor import Monitor
+from paceline.training.monitor_calls import StopTraining
 from paceline.training.monitor_status import MonitorStatus
 from paceline.training.ranks import Ranks
 from paceline.training.session.output_tree import OutputTree, default_root
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("paceline.training")
 
-Scalars = dict[str, int | float]
+Scalars = Dict[str, Union[int, float]]
 _FAILURE_WAIT = 15.0
 """Seconds to wait for other ranks after a failure."""
 
@@ -104,6 +105,7 @@ class CheckpointMonitor(Monitor):
         self._status = MonitorStatus(self._outputs.log(ranks.rank), "checkpoint-monitor")
         self._snapshot = WeightSnapshot()
         attempt = os.environ.get("PACELINE_RUN_ID") or f"from step {state.step}"
+        self._format = self._format_for(state)
         if self._legacy:
             self._rank_saver = RankSaver(self._directory(ranks.rank), self._prefix, ranks, self._format, self._keep)
             self._rank_saver.begin(state.step, attempt)
@@ -112,6 +114,15 @@ class CheckpointMonitor(Monitor):
                 self._base or self._outputs.checkpoints, self._prefix, ranks, self._keep
             )
             self._iteration_saver.begin(attempt)
+
+    def _format_for(self, state: TrainingState) -> str:
+        """Slices of tensors need a format whose header tells which slice each is."""
+        from paceline.training.checkpointing.shards import is_sharded
+
+        if self._format == "safetensors" or not any(map(is_sharded, state.weights().values())):
+            return self._format
+        _log.info("the model is sharded: checkpoints are saved as safetensors, each rank its slices")
+        return "safetensors"
 
     def step_end(self, state: TrainingState) -> None:
         if self._schedule.is_due(state.step, busy=self._background.busy, took=self._took):
@@ -137,7 +148,7 @@ class CheckpointMonitor(Monitor):
         self._background.wait()
         self._background.close()
         if self._raise and self._status.problem is not None:
-            raise self._status.problem
+            raise StopTraining(str(self._status.problem), hint=self._status.problem.hint) from self._status.problem
 
     def _shorten_waiting(self) -> None:
         """Ranks that died never finish their part; do not delay the upload of complete checkpoints."""
@@ -158,13 +169,8 @@ class CheckpointMonitor(Monitor):
         began = monotonic()
         try:
             data = self._collect(state, copied=background)
-        except (PacelineError, MemoryError) as error:
-            problem = (
-                error
-                if isinstance(error, PacelineError)
-                else PacelineError("not enough memory for a copy of the weights")
-            )
-            self._status.failed(problem, consequence="this checkpoint is skipped, training continues")
+        except Exception as error:  # a framework may raise anything for weights that cannot be read
+            self._status.failed(_problem_of(error), consequence="this checkpoint is skipped, training continues")
             return
         work = partial(self._write, point, data, began)
         if background:
@@ -188,9 +194,8 @@ class CheckpointMonitor(Monitor):
                 path = self._iteration_saver.save(point, data.tensors, data.scalars, data.weights)
             else:
                 path = self._write_files(point, data)
-        except (PacelineError, OSError) as error:
-            problem = error if isinstance(error, PacelineError) else PacelineError(f"checkpoint: {error}")
-            self._status.failed(problem, consequence="earlier checkpoints are kept, training continues")
+        except Exception as error:  # in the background thread nobody else would report it
+            self._status.failed(_problem_of(error), consequence="earlier checkpoints are kept, training continues")
         else:
             self._took, self._saved = monotonic() - began, point.global_step
             self._status.succeeded(step=point.global_step, file=str(path), seconds=round(self._took, 3))
@@ -237,6 +242,15 @@ class CheckpointMonitor(Monitor):
         path = self._base / f"rank_{rank}"
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+
+def _problem_of(error: Exception) -> PacelineError:
+    if isinstance(error, PacelineError):
+        return error
+    if isinstance(error, MemoryError):
+        return PacelineError("not enough memory for a copy of the weights")
+    kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
+    return PacelineError(f"checkpoint: {kind}{' '.join(str(error).split())[:300]}")
 
 
 @dataclass(frozen=True)

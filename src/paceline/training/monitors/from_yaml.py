@@ -7,11 +7,14 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline.core.errors import UsageError
 from paceline.training.monitor import Monitor
-from paceline.training.session.cloud_session import CloudSession
+
+if TYPE_CHECKING:
+    from paceline.training.session.cloud_session import CloudSession
+    from paceline.training.session.output_tree import OutputTree
 
 _log = logging.getLogger("paceline.training")
 
@@ -22,6 +25,7 @@ TYPES = {
     "MFLossMonitor": f"{_MONITORS}.loss:MFLossMonitor",
     "ObsMonitor": f"{_MONITORS}.obs:ObsMonitor",
     "ProfileMonitor": f"{_MONITORS}.profile:ProfileMonitor",
+    "RecorderMonitor": f"{_MONITORS}.recorder:RecorderMonitor",
     "SummaryMonitor": f"{_MONITORS}.summary:SummaryMonitor",
 }
 _WITHOUT_EFFECT = {
@@ -91,7 +95,14 @@ def monitors_from_config(
     return monitors
 
 
-def _from_entry(entry: Mapping[str, Any], session: CloudSession) -> Monitor:
+def monitor_from_entry(entry: Mapping[str, Any], *, outputs: OutputTree) -> Monitor:
+    """One monitor without a session, for callbacks of other frameworks."""
+    return _from_entry(entry, None, {"outputs": outputs})
+
+
+def _from_entry(
+    entry: Mapping[str, Any], session: CloudSession | None, given: Mapping[str, Any] | None = None
+) -> Monitor:
     options = dict(entry)
     kind = str(options.pop("type", ""))
     where = TYPES.get(kind, kind if ":" in kind else "")
@@ -100,16 +111,23 @@ def _from_entry(entry: Mapping[str, Any], session: CloudSession) -> Monitor:
             f"callbacks: unknown type {kind!r}{_nearest(kind, list(TYPES))}",
             hint='for your own class use type: "package.module:Class", a paceline.training.Monitor',
         )
-    return _create(where, kind.replace("Mointor", "Monitor"), options, session)
+    return _create(where, kind.replace("Mointor", "Monitor"), options, session, given)
 
 
-def _create(where: str, name: str, options: Mapping[str, Any], session: CloudSession) -> Monitor:
+def _create(
+    where: str,
+    name: str,
+    options: Mapping[str, Any],
+    session: CloudSession | None,
+    given: Mapping[str, Any] | None = None,
+) -> Monitor:
     factory = _import(where)
     parameters = inspect.signature(factory).parameters
     accepted = _without_ignored(name, options, parameters)
     _check_known(name, accepted, parameters)
     try:
-        monitor = factory(**accepted, **_from_session(accepted, parameters, session))
+        own = _from_session(accepted, parameters, session) if session else _accepted(given or {}, accepted, parameters)
+        monitor = factory(**accepted, **own)
     except TypeError as error:
         raise UsageError(f"{name}: {error}") from error
     if not isinstance(monitor, Monitor):
@@ -146,6 +164,10 @@ def _check_known(name: str, options: Collection[str], parameters: Mapping[str, i
             raise UsageError(
                 f"{name}: unknown parameter {option!r}{_nearest(option, public)}", hint=f"known: {', '.join(public)}"
             )
+
+
+def _accepted(given: Mapping[str, Any], options: Collection[str], parameters: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name in parameters and name not in options}
 
 
 def _from_session(options: Mapping[str, Any], parameters: Collection[str], session: CloudSession) -> dict[str, Any]:

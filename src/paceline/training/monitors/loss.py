@@ -12,9 +12,10 @@ from datetime import timedelta
 from time import perf_counter, time
 from typing import NamedTuple
 
-from paceline.core.errors import PacelineError, UsageError
+from paceline.core.errors import UsageError
 from paceline.training.async_log_writer import AsyncLogWriter
 from paceline.training.monitor import Monitor
+from paceline.training.monitor_calls import StopTraining
 from paceline.training.training_state import TrainingState
 
 _log = logging.getLogger("paceline.training")
@@ -75,7 +76,7 @@ class MFLossMonitor(Monitor):
     def _report_not_finite(self, state: TrainingState, loss: float) -> None:
         self._writer.flush()
         if self._strict:
-            raise PacelineError(
+            raise StopTraining(
                 f"step {state.step}: the loss is {loss}", hint="lower the learning rate or the loss scale"
             )
         _log.warning("step %d: the loss is %s", state.step, loss)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from paceline.training.monitor import Monitor, close_all
+from paceline.training.monitor import Monitor
+from paceline.training.monitor_calls import MonitorCalls
 from paceline.training.ranks import Ranks
 from paceline.training.training_state import TrainingState
 
@@ -43,7 +44,7 @@ class _Bridge:
     """Translates MindSpore's callback parameters to a TrainingState."""
 
     def __init__(self, monitors: list[Monitor], ranks: Ranks, initial_step: int) -> None:
-        self._monitors = monitors
+        self._calls = MonitorCalls(monitors)
         self._first = initial_step
         self._state = TrainingState(ranks.rank, ranks.world_size, step=initial_step, sum_over_ranks=_sum_over_ranks())
         self._parameters: Any = None
@@ -65,34 +66,28 @@ class _Bridge:
         state.trainable = trainable.__contains__
         state.loss_of = lambda: _number(_output(self._parameters, 0))
         state.learning_rate_of = lambda: _learning_rate(self._parameters.get("optimizer"))
-        for monitor in self._monitors:
-            monitor.train_begin(state)
+        self._calls.call("train_begin", state)
 
     def step_begin(self) -> None:
-        for monitor in self._monitors:
-            monitor.step_begin(self._state)
+        self._calls.call("step_begin", self._state)
 
     def step_end(self, parameters: Any) -> None:
         self._follow(parameters)
-        for monitor in self._monitors:
-            monitor.step_end(self._state)
+        self._calls.call("step_end", self._state)
 
     def epoch_end(self, parameters: Any) -> None:
         self._follow(parameters)
-        for monitor in self._monitors:
-            monitor.epoch_end(self._state)
+        self._calls.call("epoch_end", self._state)
 
     def end(self) -> None:
-        for monitor in self._monitors:
-            monitor.train_end(self._state)
+        self._calls.call("train_end", self._state)
 
     def close(self, error: BaseException | None) -> None:
         try:
             if error is not None and self._parameters is not None:
-                for monitor in self._monitors:
-                    monitor.train_failed(self._state, error)
+                self._calls.call("train_failed", self._state, error)
         finally:
-            close_all(self._monitors)
+            self._calls.close()
 
     def _follow(self, parameters: Any) -> None:
         self._parameters = parameters
@@ -145,7 +140,7 @@ def _batch_size(parameters: Any) -> int:
 def _output(parameters: Any, index: int) -> Any:
     """(loss, overflow, loss scale) of a cell with loss scaling; the loss alone otherwise."""
     outputs = parameters.get("net_outputs")
-    if isinstance(outputs, tuple | list):
+    if isinstance(outputs, (tuple, list)):
         return outputs[index] if index < len(outputs) and hasattr(outputs[index], "asnumpy") else None
     return outputs if index == 0 and hasattr(outputs, "asnumpy") else None
 

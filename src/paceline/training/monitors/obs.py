@@ -9,8 +9,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from paceline.core.errors import PacelineError, UsageError
+from paceline.core.errors import UsageError
 from paceline.training.monitor import Monitor
+from paceline.training.monitor_calls import StopTraining
 from paceline.training.ranks import Ranks
 from paceline.training.session.output_tree import OutputTree, default_root
 from paceline.training.training_state import TrainingState
@@ -100,6 +101,6 @@ class ObsMonitor(Monitor):
         if left:
             log_leftovers(left, url)
             if self._raise:
-                raise PacelineError(
+                raise StopTraining(
                     f"{len(left)} files were not uploaded to {url}; the first: {left[0].path}: {left[0].reason}"
                 )

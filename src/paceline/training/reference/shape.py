@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Dict, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
-Shape = tuple[int, ...]
-Weights = dict[str, npt.NDArray[np.float32]]
+Shape = Tuple[int, ...]
+Weights = Dict[str, npt.NDArray[np.float32]]
 INIT_STD = 0.02
 """Standard deviation of GPT-2's initial values."""
 
@@ -81,5 +82,6 @@ def _norm(name: str, width: int) -> dict[str, Shape]:
 def _linear(name: str, inside: int, outside: int, lora: Lora | None) -> dict[str, Shape]:
     found = {f"{name}.weight": (outside, inside), f"{name}.bias": (outside,)}
     if lora and name.rpartition(".")[2] in lora.targets:
-        found |= {f"{name}.lora_A.weight": (lora.rank, inside), f"{name}.lora_B.weight": (outside, lora.rank)}
+        found[f"{name}.lora_A.weight"] = (lora.rank, inside)
+        found[f"{name}.lora_B.weight"] = (outside, lora.rank)
     return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Dict, List, Literal, Optional, Tuple, Union
 
 import msgspec
+from typing_extensions import Annotated
 
 IGNORED_KEYS = frozenset(
     {
@@ -51,7 +52,7 @@ class DataLoader(ConfigSection, frozen=True):
     dataset_dir: str = ""
     """A text file, a directory of text files, s3:// or obs://; empty: the text shipped with Paceline."""
     shuffle: bool = True
-    num_samples: Positive | None = None
+    num_samples: Optional[Positive] = None
 
 
 class Dataset(ConfigSection, frozen=True):
@@ -63,7 +64,7 @@ class PetConfig(ConfigSection, frozen=True):
     lora_rank: Positive = 8
     lora_alpha: float = 16.0
     lora_dropout: Probability = 0.0
-    target_modules: tuple[str, ...] = ("query", "value")
+    target_modules: Tuple[str, ...] = ("query", "value")
 
 
 class ModelConfig(ConfigSection, frozen=True):
@@ -75,12 +76,12 @@ class ModelConfig(ConfigSection, frozen=True):
     num_heads: Positive = 4
     dropout: Probability = 0.1
     checkpoint_name_or_path: str = ""
-    pet_config: PetConfig | None = None
+    pet_config: Optional[PetConfig] = None
 
 
 class ModelSection(ConfigSection, frozen=True):
     model_config: ModelConfig = ModelConfig()
-    arch: dict[str, Any] = {}
+    arch: Dict[str, Any] = {}
 
 
 class LrSchedule(ConfigSection, frozen=True):
@@ -119,12 +120,12 @@ class Parallel(ConfigSection, frozen=True):
     search_mode: str = ""
     enable_parallel_optimizer: bool = False
     strategy_ckpt_save_file: str = ""
-    strategy_ckpt_config: dict[str, Any] = {}
-    parallel_optimizer_config: dict[str, Any] = {}
+    strategy_ckpt_config: Dict[str, Any] = {}
+    parallel_optimizer_config: Dict[str, Any] = {}
 
 
 class ParallelConfig(ConfigSection, frozen=True):
-    data_parallel: Positive | None = None
+    data_parallel: Optional[Positive] = None
     model_parallel: Positive = 1
     pipeline_stage: Positive = 1
     micro_batch_num: int = 1
@@ -156,7 +157,7 @@ class RunConfig(ConfigSection, frozen=True):
     src_strategy_path_or_dir: str = ""
     auto_trans_ckpt: bool = False
     only_save_strategy: bool = False
-    resume_training: bool | str = False
+    resume_training: Union[bool, str] = False
     """True, False, or the name of a checkpoint file."""
     remote_save_url: str = ""
     use_parallel: bool = False
@@ -168,8 +169,8 @@ class RunConfig(ConfigSection, frozen=True):
     runner_wrapper: RunnerWrapper = RunnerWrapper()
     train_dataset: Dataset = Dataset()
     eval_dataset: Dataset = Dataset()
-    callbacks: list[dict[str, Any]] = []
-    eval_callbacks: list[dict[str, Any]] = []
+    callbacks: List[Dict[str, Any]] = []
+    eval_callbacks: List[Dict[str, Any]] = []
     parallel: Parallel = Parallel()
     parallel_config: ParallelConfig = ParallelConfig()
     context: Context = Context()
@@ -185,10 +186,10 @@ class RunConfig(ConfigSection, frozen=True):
     profiler_level: int = 0
     with_stack: bool = False
     data_simplification: bool = True
-    profile_rank_ids: list[int] | None = None
+    profile_rank_ids: Optional[List[int]] = None
     profile_pipeline: bool = False
     mstx: bool = False
-    predict_data: list[str] = []
+    predict_data: List[str] = []
     predict_batch_size: Positive = 1
     predict_length: Positive = 64
     do_sample: bool = False

@@ -44,7 +44,6 @@ def start(config_file: Path | None, arguments: Sequence[str], options: StartOpti
         run(config)
         return 0
     command = (sys.executable, "-m", "paceline", "train", "--config", str(path.absolute()), *arguments)
-    show = ShownRanks.last if options.ranks is None and modelarts_nodes(os.environ) else options.show
     plan = LaunchPlan(
         command,
         options.ranks,
@@ -54,7 +53,7 @@ def start(config_file: Path | None, arguments: Sequence[str], options: StartOpti
         Framework(config.framework),
         options.nodes,
         None,
-        show,
+        options.show,
         options.grace,
     )
     return launch(plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, Dict, List, Optional
 
 import msgspec
 import numpy as np
@@ -34,7 +34,7 @@ _MAX_COMMON_BYTES = 1 << 20
 _RANK_NUMBER = re.compile(r"_rank_\d+")
 _RANK_DIRECTORY = re.compile(r"/?rank_\d+$")
 
-Arrays = dict[str, npt.NDArray[Any]]
+Arrays = Dict[str, npt.NDArray[Any]]
 
 
 class ResumeChoice(msgspec.Struct):
@@ -43,9 +43,9 @@ class ResumeChoice(msgspec.Struct):
     location: str = ""
     epoch: int = 0
     step: int = 0
-    files: dict[int, list[str]] = {}
+    files: Dict[int, List[str]] = {}
     problem: str = ""
-    hint: str | None = None
+    hint: Optional[str] = None
 
 
 def read_weights(where: str, names: Collection[str], strategy: str = "") -> Arrays:
@@ -163,7 +163,7 @@ def _broadcast(data: bytes, learner: Learner) -> bytes:
 
 def _scalars(data: bytes, name: str) -> Arrays:
     try:
-        scalars = msgspec.json.decode(data, type=dict[str, float])
+        scalars = msgspec.json.decode(data, type=Dict[str, float])
     except msgspec.MsgspecError as error:
         raise FormatError(f"{name}: damaged ({error})") from error
     return {name: np.array(value) for name, value in scalars.items()}

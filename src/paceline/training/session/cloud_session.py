@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from paceline.core.errors import PacelineError
 from paceline.storage.url import is_remote
@@ -32,9 +32,13 @@ from paceline.training.session.output_tree import OutputTree, default_root
 from paceline.training.session.sigterm import TermSignal
 from paceline.training.session.uploader import Leftover, Patience, Uploader, log_leftovers
 
+if TYPE_CHECKING:
+    from typing import ParamSpec
+
+    P = ParamSpec("P")
+
 _log = logging.getLogger("paceline.training")
 
-P = ParamSpec("P")
 R = TypeVar("R")
 _URL_VARIABLE = "REMOTE_SAVE_URL"
 _PLACEHOLDER = "please input"

@@ -11,15 +11,16 @@ import fcntl
 import hashlib
 import os
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Dict
 
 import msgspec
 
 from paceline.core.errors import PacelineError
+from paceline.core.scratch_directory import private_directory, runtime_directory
 from paceline.training.ranks import Ranks
 
 _POLL = 0.05
@@ -48,7 +49,7 @@ class LeaderState(msgspec.Struct, frozen=True):
     phase: str
     """working, done, failed"""
     what: str = ""
-    results: dict[str, str] = {}
+    results: Dict[str, str] = {}
     error: str = ""
     hint: str = ""
 
@@ -70,13 +71,7 @@ class HostLeader:
             [*(f"{name}={os.environ.get(name, '')}" for name in _JOB_VARIABLES), self.subject, str(self.ranks.local)]
         )
         name = hashlib.sha256(job.encode(errors="surrogateescape")).hexdigest()[:16]
-        base = self.base or Path(tempfile.gettempdir()) / f"paceline-{os.getuid()}"
-        self._directory = base / name
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self._directory.stat().st_uid != os.getuid():
-            raise PacelineError(
-                f"{self._directory}: owned by another user", hint="set TMPDIR to a directory that you own"
-            )
+        self._directory = private_directory((self.base or runtime_directory()) / name)
 
     # -- shared work -------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional, Tuple
+
 import msgspec
 
 
@@ -13,7 +15,7 @@ class TransferTask(msgspec.Struct, frozen=True):
     gate: str = ""
     """Directory iteration_… at the target that must hold the records of all `world` ranks first."""
     world: int = 1
-    keys: tuple[str, ...] | None = None
+    keys: Optional[Tuple[str, ...]] = None
     """Only these files; None: all that `only` selects."""
     workers: int = 4
     keep_rank: int = -1
@@ -21,7 +23,7 @@ class TransferTask(msgspec.Struct, frozen=True):
 
 
 class UploadRequest(msgspec.Struct, frozen=True):
-    tasks: tuple[TransferTask, ...]
+    tasks: Tuple[TransferTask, ...]
     patience: float = 60.0
 
 
@@ -40,6 +42,6 @@ class TransferResult(msgspec.Struct, frozen=True):
     moved_bytes: int = 0
     same: int = 0
     pruned: int = 0
-    present: tuple[str, ...] = ()
-    failures: tuple[FailedFile, ...] = ()
+    present: Tuple[str, ...] = ()
+    failures: Tuple[FailedFile, ...] = ()
     hint: str = ""

@@ -76,13 +76,17 @@ export function LinkMatrixTab({ run }: { run: string }) {
         />
         <StepPick all />
       </div>
-      {table && <MatrixChart run={run} table={table} metric={metric as Metric} byHost={byHost} />}
+      {table && <MatrixChart run={run} table={table} metric={metric as Metric} byHost={answersHosts(asked.answered)} />}
       {document.unplaced_links > 0 && (
         <p class="note">{t("ui.links.unplaced", { n: count(document.unplaced_links) })}</p>
       )}
     </Section>
   );
 }
+
+/** What the table on the screen holds, which is the last choice while the next one is still in flight. */
+const answersHosts = (answered: string | null): boolean =>
+  new URLSearchParams(answered?.split("?")[1]).get("by") === "host";
 
 interface MatrixChartProps {
   run: string;

@@ -1,0 +1,1 @@
+"""Damaged recordings, checkpoints and configurations: what Paceline makes of them."""

@@ -1,0 +1,179 @@
+"""Damaged recordings: the ablation (every layout × fault × file × kind) and random mutations, from fixed seeds.
+
+    python -m robustness.profiles ablation [--share 1.0] [--jobs 2] [--write-docs]      (in benchmarks/; `make ablation`)
+    python -m robustness.profiles mutations [--count 1000] [--seed 1] [--jobs 2]        (`make fuzz`)
+
+Exits with 1 if a case ends in a traceback, a hang or a crash, or with a wrong culprit and no warning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from paceline.simulate import ClusterSpec, simulate
+from robustness.damage import ABLATIONS, MUTATIONS, class_of, link_tree, swapped
+from robustness.verdicts import GOOD, Outcome, Said, counted, judge, run_all, said_of
+
+LAYOUTS = (
+    "ascend-text", "ascend-text-ms", "ascend-db", "mindinsight", "mindinsight-r13", "mindinsight-r21", "msadvisor",
+    "msprof", "kineto",
+)  # fmt: skip
+FAULTS = ("slow-rank:2:1.6", "slow-link:0-2:6", "input-bound:2:6", "slow-operator:MatMulV2:2:3", "stage-imbalance:1:2")
+KINDS = (*ABLATIONS, "swapped")
+NOT_DAMAGE = frozenset({"duplicated", "byte order mark", "windows lines"})
+"""Kinds after which all that was measured is still there."""
+_TRUTH = ".paceline-truth.json"
+_DOCS = Path(__file__).resolve().parents[2] / "docs" / "robustness.md"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One recording with one file damaged."""
+
+    seed: Path
+    intact: Said
+    file: str
+    """Relative to the recording."""
+    kind: str
+    other: str = ""
+    """With which file it is swapped."""
+    chance: int = 0
+
+
+def make_seeds(directory: Path, layouts: Sequence[str], faults: Sequence[str]) -> dict[Path, Said]:
+    """Small clusters; a fault that a layout does not show when intact is left out."""
+    found = {}
+    for layout in layouts:
+        for fault in faults:
+            target = directory / layout / fault.partition(":")[0]
+            spec = ClusterSpec(hosts=2, devices=2, dp=2, tp=2, pp=1, steps=4, layers=2, micro_batches=2, seed=3)
+            simulate(target, spec, (fault,), layout)
+            said = said_of(target)
+            if said.id == fault.partition(":")[0]:
+                found[target] = said
+    return found
+
+
+def ablation_cases(seeds: dict[Path, Said]) -> list[Case]:
+    """Every class of file, of the culprit (rank 2) and of an innocent rank, in every kind."""
+    cases = []
+    for seed, said in seeds.items():
+        for files in _by_class(seed).values():
+            chosen = [files[2 * len(files) // 4], files[0]] if len(files) > 1 else files
+            cases += [Case(seed, said, file, kind) for file in dict.fromkeys(chosen) for kind in ABLATIONS]
+            if len(files) > 1:
+                cases.append(Case(seed, said, chosen[0], "swapped", chosen[1]))
+    return cases
+
+
+def mutation_cases(seeds: dict[Path, Said], count: int, seed: int) -> list[Case]:
+    chance = random.Random(seed)
+    kinds, places = sorted(MUTATIONS), sorted(seeds)
+    cases = []
+    for number in range(count):
+        place = places[number % len(places)]
+        classes = _by_class(place)
+        file = chance.choice(classes[chance.choice(sorted(classes))])
+        cases.append(Case(place, seeds[place], file, chance.choice(kinds), chance=chance.randrange(1 << 30)))
+    return cases
+
+
+def run_case(case: Case) -> tuple[Outcome, str]:
+    with tempfile.TemporaryDirectory(prefix="damaged-") as scratch:
+        tree = Path(scratch) / case.seed.name
+        link_tree(case.seed, tree)
+        if case.kind == "swapped":
+            swapped(tree / case.file, tree / case.other)
+        elif not MUTATIONS[case.kind](tree / case.file, random.Random(case.chance)):
+            return "same", "does not apply"
+        return judge(case.intact, partial(said_of, tree), harmless=case.kind in NOT_DAMAGE)
+
+
+@cache
+def _by_class(seed: Path) -> dict[str, list[str]]:
+    found = defaultdict(list)
+    for path in sorted(seed.rglob("*")):
+        if path.is_file() and path.name != _TRUTH:
+            found[class_of(path)].append(str(path.relative_to(seed)))
+    return dict(found)
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+def table(results: Sequence[tuple[Case, Outcome, str]]) -> str:
+    """Outcomes by layout and kind, as Markdown."""
+    outcomes = [outcome for outcome in (*sorted(GOOD), "same, as sure") if any(r[1] == outcome for r in results)]
+    outcomes += sorted({outcome for _, outcome, _ in results} - set(outcomes))
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for case, outcome, _ in results:
+        counts[case.seed.parent.name, case.kind][outcome] += 1
+    head = f"| layout | file | cases | {' | '.join(outcomes)} |\n|---|---|{'---:|' * (len(outcomes) + 1)}\n"
+    rows = [
+        f"| {layout} | {kind} | {of.total()} | {' | '.join(str(of[outcome]) for outcome in outcomes)} |\n"
+        for (layout, kind), of in sorted(counts.items())
+    ]
+    return head + "".join(rows)
+
+
+def report(results: Sequence[tuple[Case, Outcome, str]]) -> int:
+    for case, outcome, detail in results:
+        if outcome not in GOOD and outcome != "same, as sure":
+            print(f"{outcome}: {case.seed.parent.name} {case.seed.name}: {case.file} {case.kind}: {detail}")
+    print(counted([outcome for _, outcome, _ in results]))
+    return int(any(outcome not in GOOD and outcome != "same, as sure" for _, outcome, _ in results))
+
+
+def write_docs(text: str, results: Sequence[tuple[Case, Outcome, str]]) -> None:
+    page = _DOCS.read_text()
+    begin, end = page.index("<!-- ablation -->"), page.index("<!-- /ablation -->")
+    summary = counted([outcome for _, outcome, _ in results])
+    _DOCS.write_text(f"{page[:begin]}<!-- ablation -->\n{summary}.\n\n{text}{page[end:]}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=("ablation", "mutations"))
+    parser.add_argument("--layout", action="append", choices=LAYOUTS)
+    parser.add_argument("--fault", action="append")
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--write-docs", action="store_true")
+    options = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="paceline-seeds-"))
+    try:
+        faults = options.fault or (FAULTS if options.what == "ablation" else FAULTS[:1])
+        seeds = make_seeds(directory, options.layout or LAYOUTS, faults)
+        if options.what == "ablation":
+            cases = ablation_cases(seeds)
+            cases = random.Random(options.seed).sample(cases, round(options.share * len(cases)))
+        else:
+            cases = mutation_cases(seeds, options.count, options.seed)
+        results = []
+        for case, outcome, detail in run_all(run_case, cases, options.jobs):
+            results.append((case, outcome, detail))
+            if options.verbose:
+                print(
+                    case.seed.parent.name, case.seed.name, case.file, case.kind, outcome, detail, sep=" | ", flush=True
+                )
+        if options.write_docs:
+            write_docs(table(results), results)
+        return report(results)
+    finally:
+        shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Evidence accounting: what each rank should have recorded against what is there."""

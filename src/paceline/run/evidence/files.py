@@ -1,0 +1,46 @@
+"""Gaps that the files of the selected recordings show, before or without reading their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from paceline.formats.base import RankRecording, RecordingSection
+from paceline.run.evidence.file_ends import cut_off
+from paceline.run.evidence.gap import EvidenceGap, is_core
+from paceline.run.evidence.peers import copied_files, files_of_ranks, guessed_identities, missing_files
+from paceline.storage.file_tree import File
+
+
+class FileGaps:
+    """Computed once per run; files of a remote source are looked into only where they are read."""
+
+    def __init__(self, recordings: tuple[RankRecording, ...], *, local: bool) -> None:
+        self._recordings, self._local = recordings, local
+        self._ends: dict[File, str | None] = {}
+
+    @cached_property
+    def found(self) -> tuple[EvidenceGap, ...]:
+        ranks = files_of_ranks(self._recordings)
+        gaps = [*guessed_identities(self._recordings), *missing_files(ranks)]
+        return (*gaps, *copied_files(ranks)) if self._local else tuple(gaps)
+
+    def cut_off_in(self, sections: Iterable[tuple[int | None, RecordingSection]]) -> list[EvidenceGap]:
+        """Files of these sections that end early."""
+        if not self._local:
+            return []
+        return [
+            EvidenceGap("cut", (rank,), what, file.relative, is_core(section.tables))
+            for rank, section in sections
+            if rank is not None
+            for file in section.files
+            if (what := self._end_of(file))
+        ]
+
+    def _end_of(self, file: File) -> str | None:
+        if file not in self._ends:
+            try:
+                self._ends[file] = cut_off(file.path, file.size)
+            except OSError:
+                self._ends[file] = None  # its reader reports it
+        return self._ends[file]

@@ -1,0 +1,132 @@
+"""Files of each rank against those of its peers: what is missing, whose number was guessed, what was copied or mixed up."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from paceline.formats.base import RankRecording, RecordingSection
+from paceline.run.evidence.file_ends import same_content
+from paceline.run.evidence.gap import EvidenceGap, is_core
+from paceline.storage.file_tree import File
+
+_TIMED = frozenset({"steps", "kernels", "collectives", "transfers", "events"})
+"""Tables whose files hold measured times: two ranks never record the same."""
+_DESCRIPTIONS = ("framework_raw_",)
+"""Files beside them that describe the graph and hold no times: equal on ranks of one stage."""
+_DISTINCT_BYTES = 256
+"""Shorter files may agree by chance."""
+MOST_AGREE = 2 / 3
+"""A count is expected of all ranks if this share of them has it; stages may differ."""
+
+
+@dataclass(frozen=True)
+class RankFiles:
+    """What the selected recordings of one rank in one format consist of."""
+
+    rank: int
+    format: str
+    sections: tuple[RecordingSection, ...]
+
+    def classes(self) -> Counter[str]:
+        """Names of the files, numbers left out, with how many of each there are."""
+        files = {file for section in self.sections for file in section.files}
+        return Counter(_file_class(file.name) for file in files)
+
+
+def files_of_ranks(recordings: Iterable[RankRecording]) -> list[RankFiles]:
+    """By format and rank; several cycles of one recording count together."""
+    found: dict[tuple[str, int], list[RecordingSection]] = defaultdict(list)
+    for recording in recordings:
+        if recording.rank is not None:
+            found[recording.format, recording.rank] += recording.sections
+    return [RankFiles(rank, name, tuple(sections)) for (name, rank), sections in sorted(found.items())]
+
+
+def guessed_identities(recordings: Sequence[RankRecording]) -> list[EvidenceGap]:
+    """Rank numbers that no file records. A single recording has no other to be confused with."""
+    ranks = {recording.rank for recording in recordings if recording.rank is not None}
+    guessed = sorted({each.rank for each in recordings if each.rank is not None and each.rank_assumed})
+    if len(ranks) < 2 or not guessed:
+        return []
+    return [EvidenceGap("identity", tuple(guessed), "rank numbers are assumed, not recorded")]
+
+
+def missing_files(ranks: Sequence[RankFiles]) -> list[EvidenceGap]:
+    """Files that most peers have and a rank lacks; of two ranks, what one of them lacks."""
+    return [
+        gap
+        for peers in _by_format(ranks)
+        for gap in (_missing_of(peers) if len(peers) > 2 else _missing_of_two(*peers))
+    ]
+
+
+def _missing_of_two(*pair: RankFiles) -> Iterator[EvidenceGap]:
+    """By section: names of files may hold the host's."""
+    of_rank = [{section.name: section.tables for section in each.sections} for each in pair]
+    for mine, other, rank in zip(of_rank, reversed(of_rank), (each.rank for each in pair), strict=True):
+        for name in sorted(other.keys() - mine.keys()):
+            if not re.search(r"\d", name):
+                yield EvidenceGap("missing", (rank,), f"no {name}, which the other rank has", core=is_core(other[name]))
+
+
+def _missing_of(ranks: Sequence[RankFiles]) -> Iterator[EvidenceGap]:
+    held = {each.rank: each.classes() for each in ranks}
+    tables: dict[str, set[str]] = defaultdict(set)
+    for each in ranks:
+        for section in each.sections:
+            for file in section.files:
+                tables[_file_class(file.name)] |= section.tables
+    for name in sorted(tables):
+        counts = {rank: classes[name] for rank, classes in held.items()}
+        common, agreeing = Counter(counts.values()).most_common(1)[0]
+        present = sum(count > 0 for count in counts.values())
+        if 2 * present > len(counts) and (lacking := tuple(sorted(r for r, count in counts.items() if not count))):
+            message = f"no {name}, which {present} of {len(counts)} ranks have"
+            yield EvidenceGap("missing", lacking, message, core=is_core(frozenset(tables[name])))
+        fewer = tuple(sorted(rank for rank, count in counts.items() if 0 < count < common))
+        if fewer and agreeing >= MOST_AGREE * len(counts):
+            message = f"fewer files {name} than the {common} of most ranks"
+            yield EvidenceGap("missing", fewer, message, core=is_core(frozenset(tables[name])))
+
+
+def copied_files(ranks: Sequence[RankFiles]) -> list[EvidenceGap]:
+    """Files with measured times that hold the same bytes on several ranks: one is a copy of the other."""
+    by_size: dict[tuple[str, int], dict[File, int]] = defaultdict(dict)
+    for each in ranks:
+        for section in each.sections:
+            if section.tables & _TIMED:
+                for file in section.files:
+                    if file.size >= _DISTINCT_BYTES and not file.name.startswith(_DESCRIPTIONS):
+                        by_size[_file_class(file.name), file.size][file] = each.rank
+    gaps = []
+    for owners in by_size.values():
+        if len(set(owners.values())) < 2:
+            continue
+        for group in same_content(owners):
+            held_by = tuple(sorted({owners[file] for file in group}))
+            if len(held_by) > 1:
+                names = " and ".join(sorted(file.relative for file in group)[:2])
+                gaps.append(EvidenceGap("conflict", held_by, f"{names} are the same file; one rank's is lost"))
+    return gaps
+
+
+def _by_format(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
+    formats: dict[str, list[RankFiles]] = defaultdict(list)
+    for each in ranks:
+        formats[each.format].append(each)
+    return [same_format for same_format in formats.values() if len(same_format) > 1]
+
+
+def _file_class(name: str) -> str:
+    """
+    >>> _file_class("hccl_1_1_12.json")
+    'hccl_#_#_#.json'
+    >>> _file_class("node1_10000.1763208000000000000.pt.trace.json.gz")
+    '#.pt.trace.json.gz'
+    """
+    if name.endswith((".pt.trace.json", ".pt.trace.json.gz")):
+        return "#" + name[name.index(".pt.trace.json") :]
+    return re.sub(r"\d+", "#", name)

@@ -1,0 +1,155 @@
+"""Tables of a rank reconciled with each other and with those of its peers, on the rank's own clock.
+
+kernels against steps      the last steps have as many kernels as the others; the kernels lie inside the steps; they add
+                           up to the computing time that the steps state, as they do on the other ranks
+collectives of a group     every member executed as many as the others
+collectives against steps  steps that communicate have some
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import duckdb
+
+from paceline.run.evidence.gap import EvidenceGap
+from paceline.run.read_warning import GapKind
+
+FEWER = 0.75
+"""A step with less than this share of the executions of the other steps was cut off."""
+MEMBERS_DIFFER = 0.9
+"""Fewer collectives than this share of the other members' are missing; one step more or less is not."""
+SUMS_DIFFER = 0.2
+"""Kernel time over computing time of a rank may differ by this share from its peers'."""
+PEERS_AGREE = 0.05
+"""…which must agree among themselves within this, else the ratio says nothing."""
+
+_KERNELS = """
+    WITH kernel AS (
+        SELECT rank, step, count(*) AS executions, min(start) AS first, max(start) AS last,
+               sum(duration) FILTER (WHERE core IS DISTINCT FROM 'COMMUNICATION') AS busy
+        FROM raw.kernels WHERE step IS NOT NULL GROUP BY rank, step
+    ),
+    spans AS (
+        SELECT rank, step, any_value(start) AS start, any_value("end") AS finish, any_value(computing) AS computing
+        FROM raw.steps WHERE step IS NOT NULL GROUP BY rank, step
+    )
+    SELECT rank, step, coalesce(executions, 0), first, last, busy, start, finish, computing
+    FROM spans LEFT JOIN kernel USING (rank, step)
+    WHERE rank IN (SELECT rank FROM kernel) ORDER BY rank, step
+"""
+
+_MEMBERS = """
+    SELECT "group", rank, count(*) FROM raw.collectives
+    WHERE "group" IS NOT NULL AND op NOT IN ('send', 'receive', 'send_receive')
+      AND step IN (SELECT step FROM raw.collectives GROUP BY step
+                   HAVING count(DISTINCT rank) = (SELECT count(DISTINCT rank) FROM raw.collectives))
+    GROUP BY "group", rank
+"""
+
+
+@dataclass(frozen=True)
+class _StepKernels:
+    """Kernels of one step of a rank, and what its step table states."""
+
+    step: int
+    executions: int
+    first: int | None
+    last: int | None
+    busy: int | None
+    start: int | None
+    finish: int | None
+    computing: int | None
+
+
+def reconcile_kernels(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    """Kernels against the steps of the same rank."""
+    by_rank: dict[int, list[_StepKernels]] = defaultdict(list)
+    for rank, *values in connection.execute(_KERNELS).fetchall():
+        by_rank[rank].append(_StepKernels(*values))
+    gaps = _gap("counts", _cut_short(by_rank), "kernels of the last steps are missing: the file seems to be cut off")
+    outside = [rank for rank, steps in by_rank.items() if _outside(steps)]
+    gaps += _gap("conflict", outside, "kernels lie outside the steps: they seem to be another rank's or another run's")
+    differing = _outliers({rank: _busy_share(steps) for rank, steps in by_rank.items() if rank not in outside})
+    differing -= {rank for gap in gaps for rank in gap.ranks}
+    return gaps + _gap("disagreement", differing, "kernels do not add up to the computing time of its steps")
+
+
+def reconcile_members(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    """Collectives of a group's members against each other."""
+    by_group: dict[str, dict[int, int]] = defaultdict(dict)
+    for group, rank, count in connection.execute(_MEMBERS).fetchall():
+        by_group[group][rank] = count
+    fewer = set()
+    for counts in by_group.values():
+        common, agreeing = Counter(counts.values()).most_common(1)[0]
+        if 2 * agreeing > len(counts):
+            fewer |= {rank for rank, count in counts.items() if count < MEMBERS_DIFFER * common}
+    return _gap("counts", fewer, "fewer collectives than the other members of its groups")
+
+
+def unrecorded_collectives(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    """Profiler level 0 records how long steps communicate, but no collective."""
+    [(communicating,)] = connection.execute(
+        "SELECT count(DISTINCT rank) FROM raw.steps WHERE coalesce(communication, exposed) > 0"
+    ).fetchall()
+    [(recorded,)] = connection.execute("SELECT count(*) FROM (SELECT 1 FROM raw.collectives LIMIT 1)").fetchall()
+    if recorded or communicating < 2:
+        return []
+    message = "no collective was recorded (profiler level 0), so nobody knows who waited for whom, nor the links: "
+    return [EvidenceGap("missing", (), message + "record with level 1 (Level1) to see them")]
+
+
+def _gap(kind: GapKind, ranks: Iterable[int], message: str) -> list[EvidenceGap]:
+    found = tuple(sorted(ranks))
+    return [EvidenceGap(kind, found, message)] if found else []
+
+
+def _cut_short(by_rank: dict[int, list[_StepKernels]]) -> list[int]:
+    return [rank for rank, steps in by_rank.items() if is_cut_short([step.executions for step in steps])]
+
+
+def is_cut_short(executions: Sequence[int]) -> bool:
+    """Whether the last steps hold far fewer executions than the steps before them.
+
+    >>> is_cut_short([100, 100, 40, 0]), is_cut_short([100, 100, 98]), is_cut_short([10, 100, 100])
+    (True, False, False)
+    """
+    if len(executions) < 2:
+        return False
+    usual = median(count for count in executions[:-1] if count) if any(executions[:-1]) else 0
+    return executions[-1] < FEWER * usual
+
+
+def _outside(steps: list[_StepKernels]) -> bool:
+    """Whether no kernel lies inside its step: two files of one rank share a clock."""
+    checked = [step for step in steps if None not in (step.start, step.finish, step.first, step.last)]
+    return bool(checked) and all(_apart(step) for step in checked)
+
+
+def _apart(step: _StepKernels) -> bool:
+    assert step.start is not None and step.finish is not None and step.first is not None and step.last is not None
+    slack = step.finish - step.start
+    return step.last < step.start - slack or step.first > step.finish + slack
+
+
+def _busy_share(steps: list[_StepKernels]) -> float:
+    """Kernel time over computing time; nan where either is unknown."""
+    busy = sum(step.busy or 0 for step in steps)
+    computing = sum(step.computing or 0 for step in steps if step.executions)
+    return busy / computing if busy and computing else math.nan
+
+
+def _outliers(shares: dict[int, float]) -> set[int]:
+    known = {rank: share for rank, share in shares.items() if not math.isnan(share)}
+    if len(known) < 3:
+        return set()
+    middle = median(known.values())
+    agreeing = sum(abs(share / middle - 1) <= PEERS_AGREE for share in known.values())
+    if 2 * agreeing < len(known):
+        return set()
+    return {rank for rank, share in known.items() if abs(share / middle - 1) > SUMS_DIFFER}

@@ -1,0 +1,121 @@
+"""Whether a host answers, found out within seconds: before an upload that would retry for minutes."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from paceline.core.waiting import waiting_for
+from paceline.storage.credentials import find_bucket_access
+from paceline.storage.store_errors import DeniedError, TransientError
+from paceline.storage.url import StorageUrl, parse_url
+
+PATIENCE = 8.0
+"""Seconds in which a host has to answer."""
+_TIMEOUT = 5.0
+_PAUSE = 0.5
+_answered: set[str] = set()
+
+
+class UnreachableError(TransientError):
+    """The host does not resolve, does not take connections, or does not answer."""
+
+
+def require_reachable(source: str | Path | StorageUrl) -> None:
+    """Raises within seconds where a bucket's host does not answer; other sources are not looked at."""
+    url = source if isinstance(source, StorageUrl) else parse_url(source)
+    if url.scheme not in ("obs", "s3"):
+        return
+    access = find_bucket_access(url.scheme, url.host)
+    parts = urlsplit(access.endpoint)
+    endpoint = access.endpoint if access.path_style else f"{parts.scheme}://{url.host}.{parts.netloc}"
+    require_answer(endpoint, what=f"{url.scheme}://{url.host}", ca_file=access.ca_file)
+
+
+def require_answer(endpoint: str, *, what: str, ca_file: str | None = None) -> None:
+    """Raises UnreachableError with host and remedy; an endpoint that answered once in this process is not asked again."""
+    parts = urlsplit(endpoint)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    if endpoint in _answered or _has_proxy(parts.scheme, host):
+        return
+    with waiting_for(f"{host}, for {what}"):
+        _resolve(host, what)
+        _connect(endpoint, f"{host}:{port}", what, ca_file)
+    _answered.add(endpoint)
+
+
+def _resolve(host: str, what: str) -> None:
+    """In a thread: a name server that is down keeps the resolver busy for longer than anybody waits."""
+    failures: list[str] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        try:
+            socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            failures.append(getattr(error, "strerror", None) or "not a host name")
+        done.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    answered = done.wait(PATIENCE)
+    if answered and not failures:
+        return
+    reason = failures[0].lower() if failures else f"no answer of the name server within {PATIENCE:.0f} s"
+    raise UnreachableError(
+        f"{what}: the host name {host} does not resolve ({reason})",
+        hint="check the region or site it follows from; hosts of a private cloud belong in /etc/hosts: "
+        "paceline doctor JOB.YAML prints the lines",
+    )
+
+
+def _connect(endpoint: str, shown: str, what: str, ca_file: str | None) -> None:
+    """A service that is just starting refuses connections for a moment."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            _ask(endpoint, ca_file)
+            return
+        except ssl.SSLCertVerificationError as error:
+            raise DeniedError(
+                f"{what}: the certificate of {shown} is not trusted ({error.verify_message})",
+                hint="set the right CA file (SSL_CERT_FILE or ca_file)",
+            ) from None
+        except (OSError, http.client.HTTPException) as error:
+            if time.monotonic() + _PAUSE > until or isinstance(error, TimeoutError):
+                raise UnreachableError(
+                    f"{what}: {shown} does not answer ({_reason(error)})",
+                    hint="check network, firewall, region and endpoint; paceline doctor JOB.YAML checks them one by one",
+                ) from None
+            time.sleep(_PAUSE)
+
+
+def _ask(endpoint: str, ca_file: str | None) -> None:
+    """Any answer will do, also a refusal: credentials are checked by the requests themselves."""
+    parts = urlsplit(endpoint)
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        context = ssl.create_default_context(cafile=ca_file)
+        connection = http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT, context=context)
+    else:
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT)
+    try:
+        connection.request("HEAD", "/")
+        connection.getresponse()
+    finally:
+        connection.close()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_TIMEOUT:.0f} s"
+    return (getattr(error, "strerror", None) or type(error).__name__).lower()
+
+
+def _has_proxy(scheme: str, host: str) -> bool:
+    return scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host)

@@ -1,0 +1,105 @@
+"""Resume a torch model and its optimizer from a checkpoint that another number of ranks, or another layout, saved.
+
+Each rank reads only the slices that it holds itself, from the files of all ranks that saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paceline.checkpoint.plan.read_tensor import read_tensor
+from paceline.checkpoint.resume.resume_point import ResumePoint, find_resume_point
+from paceline.checkpoint.source_checkpoint import Checkpoint, open_checkpoint
+from paceline.checkpoint.tensor_files import open_listing
+from paceline.checkpoint.tensors.dtypes import label
+from paceline.checkpoint.tensors.tensor_slice import TensorSlice, full_slice
+from paceline.core.errors import PacelineError
+from paceline.training.checkpointing.shards import is_sharded, local_shard
+from paceline.training.checkpointing.torch_state import unwrap
+
+if TYPE_CHECKING:
+    import torch
+
+
+def resume_torch(
+    location: str | Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
+) -> ResumePoint:
+    """Load the newest complete checkpoint below a directory or bucket; every rank calls it. Returns where training was.
+
+    >>> point = resume_torch("output/checkpoint", model, optimizer)                      # doctest: +SKIP
+    >>> state = torch_state(model, optimizer, step=point.global_step)                    # doctest: +SKIP
+    """
+    import torch
+
+    point = find_resume_point(location)
+    with open_listing(point.location) as listing:
+        listing.items = {key: listing.items[key] for keys in point.files.values() for key in keys}
+        checkpoint = open_checkpoint(listing)
+        with torch.no_grad():
+            for name, target in unwrap(model).state_dict().items():
+                _read_into(target, name, checkpoint)
+            if optimizer is not None:
+                _load_optimizer(optimizer, unwrap(model), checkpoint)
+    return point
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module, checkpoint: Checkpoint) -> None:
+    """The moments have the layout of their parameter; what has another shape (a step count) is held in full."""
+    import torch
+
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    saved = _keys_by_parameter(checkpoint, set(names.values()))
+    for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+        name = names[id(parameter)]
+        for key in saved.get(name, ()):
+            stored = f"{key}.{name}"
+            if checkpoint.shapes[stored] == tuple(parameter.shape):
+                value = torch.zeros_like(parameter, dtype=_torch_dtype(checkpoint, stored))
+            else:
+                value = torch.zeros(checkpoint.shapes[stored], dtype=_torch_dtype(checkpoint, stored))
+            _read_into(value, stored, checkpoint)
+            optimizer.state[parameter][key] = value
+
+
+def _keys_by_parameter(checkpoint: Checkpoint, names: set[str]) -> Mapping[str, list[str]]:
+    """Parameter → states saved of it ("exp_avg"): {state}.{parameter}."""
+    found: dict[str, list[str]] = {}
+    for stored in checkpoint.shapes:
+        key, _, name = stored.partition(".")
+        if name in names and stored not in names:
+            found.setdefault(name, []).append(key)
+    return found
+
+
+def _read_into(target: torch.Tensor, name: str, checkpoint: Checkpoint) -> None:
+    shard = local_shard(name, target) if is_sharded(target) else None
+    data, wanted = (target, full_slice(tuple(target.shape))) if shard is None else (shard.data, shard.slice)
+    shape = checkpoint.shapes.get(name)
+    if shape is None:
+        raise PacelineError(f"{checkpoint.url}: {name} not found", hint="this checkpoint belongs to another model")
+    if shape != tuple(target.shape):
+        raise PacelineError(f"{name} is {list(shape)} in the checkpoint and {list(target.shape)} in the model")
+    if wanted.size:
+        data.copy_(_read(name, wanted, checkpoint))
+
+
+def _read(name: str, wanted: TensorSlice, checkpoint: Checkpoint) -> torch.Tensor:
+    import torch
+
+    parameter = checkpoint.parameters.get(name)
+    planned = checkpoint.plan_unlisted(name, 0) if parameter is None else checkpoint.plan_tensor(parameter, wanted)
+    data = bytearray(read_tensor(planned, 0, planned.bytes))
+    return torch.frombuffer(data, dtype=_torch_dtype(checkpoint, name)).reshape(wanted.shape)
+
+
+def _torch_dtype(checkpoint: Checkpoint, name: str) -> torch.dtype:
+    import torch
+
+    parameter = checkpoint.parameters.get(name)
+    dtype = parameter.dtype if parameter is not None else next(iter(checkpoint.unlisted[name].values())).stored.dtype
+    found = getattr(torch, label(dtype).lower(), None)
+    if not isinstance(found, torch.dtype):
+        raise PacelineError(f"{name}: torch has no type {label(dtype)}")
+    return found

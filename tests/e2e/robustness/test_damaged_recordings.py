@@ -1,0 +1,36 @@
+"""A sample of the ablation and of both mutation harnesses (`make ablation`, `make fuzz` run all of them)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from robustness import checkpoints, profiles
+from robustness.verdicts import GOOD
+
+LAYOUTS = ("ascend-text", "ascend-text-ms", "ascend-db", "mindinsight-r13", "kineto")
+CASES = 5
+"""Of each layout."""
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def seeds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, profiles.Said]:
+    found = profiles.make_seeds(tmp_path_factory.mktemp("seeds"), [request.param], profiles.FAULTS[:1])
+    assert found, "the fault is not found even in the intact recording"
+    return found
+
+
+def test_damaged_recordings_never_mislead(seeds: dict[Path, profiles.Said]) -> None:
+    ablation = profiles.ablation_cases(seeds)
+    sample = ablation[:: max(1, len(ablation) // CASES)] + profiles.mutation_cases(seeds, CASES, seed=1)
+    wrong = []
+    for case in sample:
+        outcome, detail = profiles.run_case(case)
+        if outcome not in GOOD and outcome != "same, as sure":
+            wrong.append((outcome, case.file, case.kind, detail))
+    assert wrong == []
+
+
+def test_damaged_checkpoints_and_configurations_end_in_a_sentence() -> None:
+    results = [(case, *checkpoints.run_case(case)) for case in checkpoints.cases(120, seed=2)]
+    assert [each for each in results if each[1] not in GOOD] == []

@@ -1,0 +1,54 @@
+"""FSDP2 and tensor-parallel torch jobs: saved by slices, killed, and resumed on another number of ranks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paceline.training.runner.initial_weights import read_weights
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.timeout(600)  # six jobs of two or three ranks
+_JOB = Path(__file__).parents[2] / "support" / "training" / "sharded_job.py"
+
+
+def _run(kind: str, output: Path, ranks: int, *, dies_at: int = 0, resume: bool = False) -> dict[int, float]:
+    """Loss of every step that ran."""
+    log = output.parent / "log"
+    command = [sys.executable, "-m", "paceline", "launch", "--ranks", str(ranks), "--log-dir", str(log), "--grace", "1"]
+    command += [str(_JOB), kind, str(output), "12", str(dies_at), *(["resume"] if resume else [])]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False
+    )
+    assert (done.returncode == 0) == (not dies_at), done.stdout + done.stderr
+    lines = [line.split() for line in (log / "rank_0" / "output.log").read_text().splitlines()]
+    return {int(line[1]): float.fromhex(line[2]) for line in lines if line[:1] == ["loss"]}
+
+
+def test_a_killed_sharded_job_resumes_on_any_number_of_ranks(tmp_path: Path) -> None:
+    whole = _run("fsdp2", tmp_path / "whole" / "out", 2)
+    _the_slices_make_the_full_tensors(tmp_path / "whole" / "out" / "checkpoint")
+    killed = _run("fsdp2", tmp_path / "killed" / "out", 2, dies_at=7)
+    assert killed == {step: whole[step] for step in range(1, 8)}
+    for ranks in (2, 3):
+        shutil.copytree(tmp_path / "killed" / "out", tmp_path / str(ranks) / "out")
+        resumed = _run("fsdp2", tmp_path / str(ranks) / "out", ranks, resume=True)
+        assert list(resumed) == [6, 7, 8, 9, 10, 11, 12]
+        if ranks == 2:
+            assert resumed == {step: whole[step] for step in resumed}, "not bit-equal in the same layout"
+        assert resumed == pytest.approx({step: whole[step] for step in resumed}, rel=1e-5)
+    _run("tp", tmp_path / "tp" / "out", 2, dies_at=7)
+    resumed = _run("tp", tmp_path / "tp" / "out", 3, resume=True)
+    assert resumed == pytest.approx({step: whole[step] for step in range(6, 13)}, rel=1e-5)
+
+
+def _the_slices_make_the_full_tensors(checkpoint: Path) -> None:
+    found = read_weights(str(checkpoint), ("0.weight", "2.bias", "exp_avg.0.weight"))
+    assert [found[name].shape for name in found] == [(14, 10), (7,), (14, 10)]
+    assert all(np.isfinite(value).all() and np.abs(value).sum() > 0 for value in found.values())
