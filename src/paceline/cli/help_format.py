@@ -11,7 +11,7 @@ TASKS = {
     "Find what is slow": ("diagnose", "breakdown", "what-if", "compare", "serve", "watch", "kb"),
     "Look at the data": ("show", "sql", "export", "index", "schema"),
     "Transfer data": ("ls", "copy", "sync", "slim", "collect"),
-    "Record": ("profile", "run-profiled"),
+    "Record": ("profile", "run-profiled", "hccl-parser"),
     "Train and run jobs": ("train", "launch", "rank-table", "job", "doctor", "bench", "checkpoint"),
 }
 """Commands that are in no group are listed under "Other"."""

@@ -50,10 +50,13 @@ COMMANDS = (
     "train",
     "profile",
     "run-profiled",
+    "hccl-parser",
 )
 """Each is the function, or the Typer of subcommands, of this name in the module of the same name."""
 
-IN_JOB = ("copy", "sync", "ls", "cache", "checkpoint", "launch", "rank-table", "train", "profile", "run-profiled")
+IN_JOB = (
+    "copy", "sync", "ls", "cache", "checkpoint", "launch", "rank-table", "train", "profile", "run-profiled", "hccl-parser",
+)  # fmt: skip
 """Commands for the Python of a training job, without the analysis: from 3.8 on."""
 
 _READ_ONLY = frozenset(

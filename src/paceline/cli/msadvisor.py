@@ -12,7 +12,7 @@ from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.source_option import EngineOption, StoreOption, WorkersOption, opened, print_warnings
 from paceline.core.atomic_write import atomic_write_text
 from paceline.core.errors import UsageError
-from paceline.core.i18n import LANGUAGES
+from paceline.core.i18n import LANGUAGES, Language, text
 from paceline.diagnosis.diagnose import examine
 from paceline.diagnosis.hardware import default_hardware
 from paceline.diagnosis.render import in_words
@@ -22,8 +22,13 @@ from paceline.output.json_text import indented_json
 from paceline.output.msadvisor import AdvisorResult, advisor_result
 from paceline.output.report_data import report_data
 from paceline.run.run import Run
-from paceline.storage.fetch_source import fetch_source
+from paceline.storage.fetch_source import download_source, fetch_source
 from paceline.storage.url import is_remote
+
+DOWNLOADED = Path("profiler")
+"""Where the guide has the data of --bucket_name."""
+RESULTS = "recommendation"
+"""The results, in a directory of the data."""
 
 
 def msadvisor(
@@ -42,8 +47,8 @@ def msadvisor(
 
     Example:  paceline msadvisor --rank_size=24 --data=/home/profiler
     """
-    source, target = _places(data, bucket_name)
     language = resolve_language(lang)
+    source, target = _places(data, bucket_name, language)
     with opened(source, store, workers, engine) as run:
         steps = _chosen(run, step)
         _check_ranks(run, rank_size)
@@ -63,18 +68,35 @@ def msadvisor(
         typer.echo(f"visualization and hccl_analysis_result.html saved in {page.parent}")
 
 
-def _places(data: Path | None, bucket: str | None) -> tuple[Path, Path]:
+def _places(data: Path | None, bucket: str | None, language: Language) -> tuple[Path, Path]:
     """Source and target directory; --data wins when both are given, as in msadvisor."""
     if data is not None and is_remote(data):
-        return data, Path("recommendation")
+        return data, Path(RESULTS)
     if data is not None:
         data = fetch_source(data, needed_for_diagnosis)
         if not data.is_dir():
             raise UsageError(f"--data {data}: directory not found")
-        return data, data / "recommendation"
+        return data, data / RESULTS
     if bucket is None:
         raise UsageError("neither --data nor --bucket_name is given", hint="example: --data=/home/profiler")
-    return Path(bucket), Path("recommendation")
+    if not is_remote(bucket):
+        return Path(bucket), Path(RESULTS)
+    _download(bucket, language)
+    return DOWNLOADED, DOWNLOADED / RESULTS
+
+
+def _download(bucket: str, language: Language) -> None:
+    """To the guide's place; msadvisor deleted what was there, we refuse to mix it with the bucket's."""
+    present = download_source(bucket, DOWNLOADED, needed_for_diagnosis).present
+    here = (path.relative_to(DOWNLOADED) for path in sorted(DOWNLOADED.rglob("*")) if path.is_file())
+    others = (path.as_posix() for path in here if path.parts[0] != RESULTS)
+    foreign = [name for name in others if name not in present and needed_for_diagnosis(name)]
+    if foreign:
+        values = {"n": len(foreign), "place": DOWNLOADED, "bucket": bucket, "first": foreign[0]}
+        raise UsageError(
+            text("cli.msadvisor.foreign", language, **values),
+            hint=text("cli.msadvisor.foreign.hint", language, place=DOWNLOADED),
+        )
 
 
 def _chosen(run: Run, step: int) -> tuple[int, ...] | None:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from paceline.core.json_comments import plain_json
 from paceline.storage.cloud_endpoints import (
     CloudPlace,
     CloudService,
@@ -307,8 +308,8 @@ def _check_mode(path: Path, mode: int) -> None:
 
 def _decode(path: Path) -> _AccessFile:
     try:
-        # Editors on Windows write a byte order mark.
-        return msgspec.json.decode(path.read_text("utf-8-sig"), type=_AccessFile)
+        # Editors on Windows write a byte order mark; msadvisor's guide prints the file with comments.
+        return msgspec.json.decode(plain_json(path.read_text("utf-8-sig")), type=_AccessFile)
     except OSError as error:
         raise DeniedError(f"{path}: {error.strerror}", hint="make it readable for your user") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -8,7 +8,7 @@ from paceline.core.errors import UsageError
 from paceline.storage.cache_dir import cache_name, cache_root
 from paceline.storage.file_selection import FileFilter
 from paceline.storage.partial_files import PARTIAL_SUFFIX
-from paceline.storage.transfer.transfer_report import OnProgress
+from paceline.storage.transfer.transfer_report import OnProgress, TransferReport
 from paceline.storage.url import is_remote, parse_url
 
 
@@ -17,18 +17,27 @@ def fetch_source(source: str | Path, needed: FileFilter, *, progress: OnProgress
     if not is_remote(source):
         text = str(source)
         return Path(parse_url(text).path) if text.startswith("file:") else Path(source)
+    url = parse_url(source)
+    target = cache_root() / "remote" / cache_name(url.text) / url.name
+    report = download_source(source, target, needed, progress=progress)
+    if target.is_dir():
+        _remove_stale_files(target, report.present)
+    return target
+
+
+def download_source(
+    source: str | Path, target: Path, needed: FileFilter, *, progress: OnProgress | None = None
+) -> TransferReport:
+    """Bring `target` up to date with the files of a URL that readers open; what else is there stays."""
     # Imported here: most sources are local, and opening them should not load asyncio and TLS.
     from paceline.storage.transfer.transfer import TransferOptions, transfer
 
     url = parse_url(source)
-    target = cache_root() / "remote" / cache_name(url.text) / url.name
     report = transfer(url.text, target, TransferOptions(file_filter=needed, progress=progress))
     report.raise_failures()
     if not target.exists():
         raise UsageError(f"{url.text}: no profile found", hint="none of its files is one that readers open")
-    if target.is_dir():
-        _remove_stale_files(target, report.present)
-    return target
+    return report
 
 
 def _remove_stale_files(directory: Path, present: frozenset[str]) -> None:

@@ -1,4 +1,4 @@
-"""The old door: msadvisor's arguments, places and result JSON; without its habit of deleting and of exiting 0."""
+"""msadvisor's arguments, places and result JSON; without its habit of deleting and of exiting 0."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import paceline.output.html_report
-import paceline.run.open_run
 from paceline.cli.main import application
 from paceline.core.errors import PacelineError, UsageError
 from paceline.output.msadvisor import dominant_transport
 from paceline.simulate import ClusterSpec, simulate
+from paceline.storage.transfer.transfer import transfer
+from support.storage.fixtures import bucket, own_places, s3
+
+__all__ = ["bucket", "own_places", "s3"]
 
 SPEC = ClusterSpec(hosts=1, devices=4, dp=2, tp=2, pp=1, steps=3, layers=4, micro_batches=2, detail_ranks=0)
 Door = Callable[..., Result]
@@ -139,23 +142,33 @@ def test_without_the_page_the_json_is_written_and_the_error_is_clear(
     assert result_json(data / "recommendation")["errorCode"] == "0"
 
 
-def test_a_bucket_is_read_through_storage_and_answered_here(
-    data: Path, door: Door, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_data_and_results_of_a_bucket_are_where_the_guide_says(
+    bucket: str, data: Path, door: Door, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[str] = []
-
-    def fetch_source(source: str | Path, **_: object) -> Path:
-        asked.append(str(source))
-        return data
-
-    monkeypatch.setattr(paceline.run.open_run, "fetch_source", fetch_source)
+    assert transfer(data, f"obs://{bucket}/profiler").failures == []
     here = tmp_path / "here"
-    here.mkdir()
+    (here / "profiler").mkdir(parents=True)
+    (here / "profiler" / "mine.txt").write_text("kept")
     monkeypatch.chdir(here)
-    assert door("--rank_size=4", "--bucket_name=obs://bucket/profiler").exit_code == 0
-    assert [text.replace("obs://", "obs:/") for text in asked] == ["obs:/bucket/profiler"]
-    assert (here / "recommendation" / "visualization" / "hccl_analysis_result.html").is_file()
-    assert not (data / "recommendation").exists()
+    for _ in range(2):  # the second finds its own results there
+        done = door("--rank_size=4", f"--bucket_name=obs://{bucket}/profiler")
+        assert done.exit_code == 0, done.output
+    assert (here / "profiler" / "hccl_info_0").is_dir()
+    assert (here / "profiler/recommendation/visualization/hccl_analysis_result.html").is_file()
+    assert (here / "profiler/mine.txt").read_text() == "kept"
+
+
+def test_recordings_of_another_job_are_neither_mixed_in_nor_deleted(
+    bucket: str, data: Path, door: Door, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert transfer(data, f"obs://{bucket}/profiler").failures == []
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "profiler" / "step_trace_raw_7_detail_time.csv"
+    other.parent.mkdir()
+    other.write_text("of another job")
+    failed = door("--rank_size=4", f"--bucket_name=obs://{bucket}/profiler")
+    assert isinstance(failed.exception, UsageError) and "step_trace_raw_7_detail_time.csv" in str(failed.exception)
+    assert other.read_text() == "of another job"
 
 
 def test_failures_are_sentences_and_exit_codes(data: Path, door: Door, tmp_path: Path) -> None:
