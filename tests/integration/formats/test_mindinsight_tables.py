@@ -592,6 +592,46 @@ def test_timeline_is_tied_to_the_steps_by_its_lane_of_steps(tmp_path: Path) -> N
     assert rows(batch, "events", "start", "name = 'Mul-op1'") == [(11_000,)]
 
 
+def _timeline_with_kernels() -> str:
+    labels = {"0": "AICORE OP", "9000": "AICPU OP", "10000": "Communication Op", "12000": "Op Overlap Analyse"}
+    return json.dumps(
+        [
+            _event("7", 4.0, tid="100000"),
+            _event("MatMulV3-op12", 5.0, tid="519"),
+            _event("GetNext-op1", 6.0, pid=9000),
+            _event("AllReduce-op5", 7.0, pid=10000),
+            _event("Free Time", 8.0, pid=12000),
+            *(
+                {"name": "process_labels", "ph": "M", "pid": pid, "args": {"labels": label}}
+                for pid, label in labels.items()
+            ),
+        ]
+    )
+
+
+def test_operators_of_the_timeline_are_the_kernels_where_no_other_file_has_them(tmp_path: Path) -> None:
+    batch = _read(
+        tmp_path,
+        step_trace_raw_0_detail_time_csv=f"{HEADER}\n7,1000,3000,2000,1200,2500,200,1300,500\n",
+        ascend_timeline_display_0_json=_timeline_with_kernels(),
+    )
+    assert rows(batch, "kernels", "step, name, type, core, stream, start, duration") == [
+        (7, "MatMulV3-op12", "MatMulV3", "AI_CORE", 519, 11_000, 2_500),
+        (7, "GetNext-op1", "GetNext", "AI_CPU", 5, 12_000, 2_500),
+    ]
+
+
+def test_operators_of_the_timeline_are_not_kernels_twice(tmp_path: Path) -> None:
+    text = "op_name, stream_id, start_time(ms), duration(ms)\nDefault/Mul-op1,5,1.5,0.25\n"
+    batch = _read(
+        tmp_path,
+        step_trace_raw_0_detail_time_csv=f"{HEADER}\n7,1000,3000,2000,1200,2500,200,1300,500\n",
+        ascend_timeline_display_0_json=_timeline_with_kernels(),
+        output_timeline_data_0_txt=text,
+    )
+    assert rows(batch, "kernels", "name") == [("Default/Mul-op1",)]
+
+
 def test_timeline_alone_counts_from_its_start_and_reports_it(tmp_path: Path) -> None:
     batch = _read(tmp_path, ascend_timeline_display_0_json=json.dumps([_event("Mul-op1", 5.0)]))
     assert rows(batch, "events", "start") == [(5_000,)]

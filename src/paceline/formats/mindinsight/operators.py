@@ -240,7 +240,7 @@ def read_kernels(files: KernelFiles, sink: Sink) -> None:
     descriptions = read_framework(files.framework, sink) if files.framework else []
     sink.connection.execute(_STAGE_KERNELS, [str(files.timeline)])
     sink.connection.register("descriptions", _columns_of(descriptions))
-    sink.connection.register("step_rows", _step_columns(files.step_trace, sink))
+    sink.connection.register("step_rows", step_columns(files.step_trace, sink))
     try:
         sink.add_query("kernels", _KERNELS)
         _warn_about_damage(files.timeline, sink)
@@ -255,7 +255,8 @@ def _columns_of(descriptions: Sequence[OperatorDescription]) -> dict[str, np.nda
     return {name: np.array([getattr(each, name) for each in descriptions], dtype=object) for name in names}
 
 
-def _step_columns(step_trace: Path | None, sink: Sink) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def step_columns(step_trace: Path | None, sink: Sink) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Number, begin and end of each step, for joins."""
     steps = _steps(step_trace, sink)
     return {
         "step": np.array([step.number for step in steps], dtype=np.int64),

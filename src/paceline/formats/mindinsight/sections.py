@@ -163,5 +163,7 @@ def _timelines(rank: RankFiles) -> Iterator[RecordingSection]:
     trace, kernels = rank.files.get(STEP_TRACE), rank.files.get(KERNELS)
     for name in ("ascend_timeline_display_#.json", "gpu_timeline_display_#.json", "timeline_display_#.json"):
         if timeline := rank.files.get(name):
-            files = TimelineFiles(timeline.path, _path(trace), _path(kernels))
-            yield _section("timeline", {"events"}, (timeline, trace, kernels), partial(read_timeline, files))
+            cpu_known = "aicpu_intermediate_#.csv" in rank.files
+            files = TimelineFiles(timeline.path, _path(trace), _path(kernels), cpu_known)
+            tables = {"events"} if kernels else {"events", "kernels"}
+            yield _section("timeline", tables, (timeline, trace, kernels), partial(read_timeline, files))
