@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import shutil
 from functools import cache
 from pathlib import Path
@@ -10,7 +12,8 @@ from pathlib import Path
 @cache
 def interpreter(version: str) -> Path | None:
     """python of a version such as "3.8", of pyenv or on PATH; None if the machine has none."""
-    found = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python"))
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)  # tests have a HOME of their own
+    found = sorted(home.glob(f".pyenv/versions/{version}.*/bin/python"))
     if found:
         return found[-1]
     on_path = shutil.which(f"python{version}")

@@ -13,6 +13,7 @@ from typing import Any
 import typer
 from typing_extensions import Annotated
 
+from paceline.cli.annotations import evaluate_annotations
 from paceline.cli.help_format import WIDTH, Command, Commands
 from paceline.cli.output_streams import guarded_streams
 from paceline.core.analysis import can_analyse, why_no_analysis
@@ -85,6 +86,8 @@ def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
     app.callback()(_options)
     for name in commands:
         command = command_of(name)
+        if sys.version_info < (3, 10):
+            evaluate_annotations(command)
         if isinstance(command, typer.Typer):
             for each in command.registered_commands:
                 each.cls = Command

@@ -12,7 +12,7 @@ import base64
 import hashlib
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from paceline.core.atomic_write import atomic_write_path
@@ -31,7 +31,8 @@ PACKAGES = (
     "storage",
     "training",
 )
-_FILES = ("__init__.py", "__main__.py", "py.typed")
+_FILES = ("__init__.py", "__main__.py", "py.typed", "output/__init__.py", "output/console.py")
+"""The console is what commands print on; the rest of output stays behind."""
 _FORMAT_DECLARATIONS = ("*.py", "*/__init__.py")
 """Which files collect_data copies; the readers stay behind."""
 _EXTRAS = {
@@ -65,6 +66,11 @@ def write_agent_wheel(directory: Path) -> Path:
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             archive.writestr(entry, data)
     return path
+
+
+def requirements(extras: Sequence[str]) -> list[str]:
+    """What these extras of the agent need."""
+    return list(dict.fromkeys(requirement for extra in extras for requirement in _EXTRAS[extra]))
 
 
 def _files(package: Path) -> Iterator[tuple[str, Path]]:

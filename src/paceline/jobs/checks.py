@@ -31,7 +31,15 @@ class DescriptionProblem(msgspec.Struct, frozen=True):
 
 def find_problems(job: JobDescription) -> list[DescriptionProblem]:
     """All problems, in the order of the description's keys."""
-    return [*_names(job), *_code(job), *_channels(job), *_environment(job), *_pre_start(job), *_cloud(job)]
+    return [
+        *_names(job),
+        *_code(job),
+        *_channels(job),
+        *_environment(job),
+        *_pre_start(job),
+        *_agent(job),
+        *_cloud(job),
+    ]
 
 
 def _names(job: JobDescription) -> Iterator[DescriptionProblem]:
@@ -106,6 +114,14 @@ def _pre_start(job: JobDescription) -> Iterator[DescriptionProblem]:
             if path.suffix != ending or not _exists(path, Path.is_file):
                 text = f"{name}: {path} not found" if path.suffix == ending else f"{name} is not a {ending} file"
                 yield DescriptionProblem(("pre_start", kind, str(number)), text)
+
+
+def _agent(job: JobDescription) -> Iterator[DescriptionProblem]:
+    wanted = job.pre_start
+    if wanted.python and not re.fullmatch(r"3\.\d{1,2}", wanted.python):
+        yield DescriptionProblem(("pre_start", "python"), f"python: {wanted.python!r} is not a version such as 3.9")
+    if wanted.agent_wheels and not any(Path(wanted.agent_wheels).glob("*.whl")):
+        yield DescriptionProblem(("pre_start", "agent_wheels"), f"agent_wheels: no wheels in {wanted.agent_wheels}")
 
 
 def _cloud(job: JobDescription) -> Iterator[DescriptionProblem]:

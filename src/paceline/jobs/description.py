@@ -31,6 +31,12 @@ class PreStart(YamlMapping, frozen=True):
     log_levels: dict[str, int] = {}
     """GLOG_v, ASCEND_GLOBAL_LOG_LEVEL, ASCEND_GLOBAL_EVENT_ENABLE, ASCEND_SLOG_PRINT_TO_STDOUT."""
     commands: tuple[str, ...] = ()
+    agent: bool | tuple[Literal["commands", "storage", "checkpoint"], ...] = True
+    """Whether the job can import Paceline: with the extras of the agent wheel, true for commands; false for none of it."""
+    python: str = ""
+    """The image's Python, such as 3.9; default: from the engine's name."""
+    agent_wheels: str = ""
+    """Directory with the wheels that the agent needs, where they cannot be downloaded."""
 
 
 class NfsMount(YamlMapping, frozen=True):

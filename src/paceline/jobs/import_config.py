@@ -41,6 +41,7 @@ def to_job_description(config: AisbenchConfig, code_dir: str, *, single_server_m
         "single_server_mode": single_server_mode,
         "naming": "timestamp" if config.name == "session_config_v2" else "version",
         "description": session.job_description_prefix,
+        "pre_start": {"agent": False},  # its code does not import Paceline
         "modelarts": _modelarts(config.access, session),
     }
     return {key: value for key, value in found.items() if value not in (None, "", {}, False)}

@@ -61,4 +61,5 @@ def _with_absolute_paths(job: JobDescription, base: Path) -> JobDescription:
         outputs=places(job.outputs),
         output_url=place(job.output_url),
         log_url=place(job.log_url),
+        pre_start=msgspec.structs.replace(job.pre_start, agent_wheels=place(job.pre_start.agent_wheels)),
     )

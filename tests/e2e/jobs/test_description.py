@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,51 @@ def test_the_pre_start_script_installs_what_is_uploaded_into_run(tmp_path: Path)
     ]
     assert """"$here"/run/'our own.whl' || exit 1""" in text and text.index("cann_8.run") < text.index("our own.whl")
     assert set(pre_start_files(job)) == {"run/our own.whl", "run/Ascend-cann_8.run"}
+
+
+@pytest.mark.parametrize("user", ["1000", "0"])
+def test_the_pre_start_script_upgrades_cann_as_root_and_ends_where_that_fails(tmp_path: Path, user: str) -> None:
+    """Run for real, with programs of the test's own in place of sudo, id, pip and CANN's package."""
+    path = write_job(tmp_path)
+    bucket, programs = tmp_path / "bucket", tmp_path / "programs"
+    for directory in (tmp_path / "code" / "run", bucket / "run", programs):
+        directory.mkdir(parents=True)
+    for name in ("own.whl", "cann.run"):
+        (tmp_path / "code" / "run" / name).touch()
+    package = bucket / "run" / "cann.run"
+    package.write_text(f'#!/bin/sh\necho "cann $*" >> {tmp_path}/calls; [ "$2" = "$WORKS" ]\n')
+    for name, script in {
+        "sudo": f'echo "sudo $(basename $1)" >> {tmp_path}/calls; exec "$@"',
+        "id": f"echo {user}",
+        "pip": f'echo "pip $2" >> {tmp_path}/calls',
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    pre_start = {"wheels": ["run/own.whl"], "packages": ["run/cann.run"], "agent": False}
+    write_job(tmp_path, pre_start=pre_start)
+    (bucket / "ma-pre-start.sh").write_text(pre_start_script(load_job(path)) or "")
+
+    def run(works: str) -> tuple[int, list[str]]:
+        (tmp_path / "calls").write_text("")
+        environment = {"PATH": f"{programs}:/usr/bin:/bin", "WORKS": works}
+        done = subprocess.run(["bash", str(bucket / "ma-pre-start.sh")], env=environment, check=False)
+        return done.returncode, (tmp_path / "calls").read_text().splitlines()
+
+    sudo = [] if user == "0" else ["sudo chmod"]
+    as_root = [] if user == "0" else ["sudo cann.run"]
+    installed = [*sudo, *as_root, "cann --quiet --upgrade", "pip --no-deps", "pip --find-links"]
+    assert run("--upgrade") == (0, installed)
+    fresh = [
+        *sudo,
+        *as_root,
+        "cann --quiet --upgrade",
+        *as_root,
+        "cann --quiet --full",
+        "pip --no-deps",
+        "pip --find-links",
+    ]
+    assert run("--full") == (0, fresh)
+    assert run("--neither") == (1, fresh[:-2])
 
 
 def test_where_modelarts_is_comes_from_the_nearest_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_a_job_runs_with_its_code_inputs_and_outputs_in_the_bucket(
         nodes=2,
         inputs={"data_url": f"obs://{bucket}/data/"},
         hyperparameters={"steps": 3},
-        pre_start={"log_levels": {"GLOG_v": 2}},
+        pre_start={"agent": False, "log_levels": {"GLOG_v": 2}},
     )
     said = {0: "", 1: ""}
 
@@ -222,7 +222,12 @@ def test_stale_files_are_said_and_a_pre_start_script_is_written(
     s3.client().putContent(bucket, "code/run/old.whl", content="old")
     write_job(tmp_path)
     (tmp_path / "code" / "ma-pre-start.sh").write_text("#!/bin/bash\nexport MINE=1\nexport SINGLESERVER_MODE=True\n")
-    handle = started(tmp_path, bucket, modelarts, pre_start={"log_levels": {"GLOG_v": 1}, "commands": ["echo before"]})
+    handle = started(
+        tmp_path,
+        bucket,
+        modelarts,
+        pre_start={"agent": False, "log_levels": {"GLOG_v": 1}, "commands": ["echo before"]},
+    )
     assert "run/old.whl" in handle.warnings[0]
     script = s3.client().getObject(bucket, "code/ma-pre-start.sh", loadStreamInMemory=True).body.buffer.decode()
     assert script.splitlines()[:2] == ["#!/bin/bash", "export MINE=1"] and "SINGLESERVER_MODE" not in script

@@ -5,35 +5,46 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from paceline.jobs import JobOutcome
+from paceline.jobs import JobOutcome, load_job, submit, wait
+from support.jobs.images import OURS
 from support.jobs.slurm_cluster import SlurmCluster
 from support.jobs.standin import StandIn
-from support.jobs.workloads import REFERENCE, in_the_cloud, write_job
-from support.storage.servers import S3Server, _free_ports, paceline
+from support.jobs.workloads import documented_code, documented_job, in_the_cloud, write_job
+from support.old_pythons import interpreter
+from support.storage.servers import S3Server, paceline
+
+IMAGE = f"pytorch_2.13.0-cann_8.0.rc1-py_{OURS}-euler_2.10.7-x86_64"
+"""Offered by the stand-in: with torch and without Paceline."""
+
+
+def in_bucket(described: dict[str, Any], bucket: str) -> dict[str, Any]:
+    """The documented description with the names of this test: its bucket, and an engine that this machine can run."""
+    text = json.dumps(described).replace("obs://bucket/", f"obs://{bucket}/")
+    return {**json.loads(text), "engine": {"name": "Ascend-Powered-Engine", "version": IMAGE}}
 
 
 @pytest.mark.parametrize("backend", ["local", "slurm", "modelarts"])
-def test_the_reference_training_runs_and_leaves_its_results_in_the_bucket(
-    backend: str, tmp_path: Path, s3: S3Server, bucket: str, modelarts: StandIn, request: pytest.FixtureRequest
+def test_the_documented_job_runs_verbatim_but_for_names(
+    backend: str,
+    tmp_path: Path,
+    s3: S3Server,
+    bucket: str,
+    modelarts: StandIn,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """On ModelArts in an image with torch and without Paceline: the job installs it from the wheels that were uploaded."""
+    pytest.importorskip("torch")
     if backend == "slurm":
         request.getfixturevalue("slurm")
-    s3.client().putContent(bucket, "data/book.txt", content="The slowest rider sets the pace. " * 70)
-    job = write_job(
-        tmp_path,
-        code=REFERENCE,
-        inputs={"data_url": f"obs://{bucket}/data/"},
-        **in_the_cloud(
-            bucket,
-            environment={"MASTER_PORT": _free_ports(1)[0], "OMP_NUM_THREADS": 1},
-            hyperparameters={"runner_config.epochs": 1, "use_parallel": True},
-            slurm={"partition": "tests"},
-        ),
-    )
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    s3.client().putContent(bucket, "gpt2/data/book.txt", content="The slowest rider sets the pace. " * 70)
+    job = write_job(tmp_path, code=documented_code(), **in_bucket(documented_job(cloud=True), bucket))
     done = paceline(
         "job",
         "submit",
@@ -66,7 +77,9 @@ def test_the_reference_training_runs_and_leaves_its_results_in_the_bucket(
     results = tmp_path / "job7" / "output" / "train_url"
     assert (results / "ranksize.json").read_text().strip() == "2"
     assert all(float((results / f"throughput_{rank}.json").read_text()) > 0 for rank in (0, 1))
-    kept = {item.key for item in s3.client().listObjects(bucket, prefix="out/").body.contents}
+    if backend == "modelarts":
+        assert "paceline agent: installed: paceline-" in Path(outcome.logs[0]).read_text()
+    kept = {item.key for item in s3.client().listObjects(bucket, prefix="gpt2/out/").body.contents}
     assert any(key.endswith("/throughput_1.json") for key in kept), kept
 
 
@@ -74,13 +87,9 @@ def test_two_slurm_nodes_train_together(tmp_path: Path, slurm: SlurmCluster) -> 
     (tmp_path / "book.txt").write_text("The slowest rider sets the pace. " * 70)
     job = write_job(
         tmp_path,
-        code=REFERENCE,
-        inputs={"data_url": "book.txt"},
-        nodes=2,
-        ranks=1,
+        code=documented_code(),
+        **{**documented_job(), "inputs": {"data_url": "book.txt"}, "nodes": 2, "ranks": 1, "backend": "slurm"},
         environment={"OMP_NUM_THREADS": 1},
-        hyperparameters={"runner_config.epochs": 1, "use_parallel": True},
-        backend="slurm",
     )
     done = paceline("job", "submit", job, "--into", "job8", "--every", 0.2, env=dict(os.environ), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -90,3 +99,39 @@ def test_two_slurm_nodes_train_together(tmp_path: Path, slurm: SlurmCluster) -> 
     ]
     results = tmp_path / "job8" / "output" / "train_url"
     assert {path.name for path in results.glob("*.json")} >= {"throughput_0.json", "throughput_1.json", "ranksize.json"}
+
+
+AGENT = """
+import json, os, pathlib, sys
+
+from paceline.profiling import Recorder
+from paceline.cli.main import main
+
+assert sys.version_info[:2] == (3, 9) and "user-job-dir" in __file__
+words = dict(word[2:].split("=", 1) for word in sys.argv[1:])
+output = pathlib.Path(words["train_url"])
+with Recorder(str(output / "light")) as recorder:
+    for step in range(5):
+        recorder.step()
+sys.argv = ["paceline", "rank-table", "generate", "--host", "10.0.0.1", "--devices", "0-1", "-o", str(output / "hccl.json")]
+main()
+"""
+
+
+def test_a_job_in_a_bare_python_3_9_imports_paceline_and_runs_its_commands(
+    tmp_path: Path, s3: S3Server, bucket: str, modelarts: StandIn
+) -> None:
+    """Two cards share the container: one installs, the other waits for it."""
+    if interpreter("3.9") is None:
+        pytest.skip("no Python 3.9 on this machine")
+    engine = {"name": "Ascend-Powered-Engine", "version": "mindspore_2.3.0-cann_8.0.rc1-py_3.9-euler_2.10.7-x86_64"}
+    job = in_the_cloud(bucket, engine=engine, pre_start={})
+    handle = submit(load_job(write_job(tmp_path, code=AGENT, **job)))
+    outcome = wait(handle, interval=0.1)
+    log = Path(outcome.logs[0]).read_text()
+    assert outcome.succeeded, log
+    said = sorted(line for line in log.splitlines() if line.startswith("paceline agent: "))
+    assert len(said) == 2 and said[0].startswith("paceline agent: already installed"), said
+    assert said[1].startswith("paceline agent: installed: paceline-")
+    kept = {item.key for item in s3.client().listObjects(bucket, prefix=f"out/{handle.name}/").body.contents}
+    assert any(key.endswith("hccl.json") for key in kept) and any("/light/" in key for key in kept), kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -67,3 +68,22 @@ def test_every_in_job_module_compiles_and_annotations_of_structs_evaluate(
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
     done = subprocess.run([python, "-m", "compileall", "-q", *sources], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+_COMMANDS = """
+import sys, paceline
+from paceline.cli.main import IN_JOB, application
+for name in IN_JOB:
+    application([name])
+ours = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "paceline"}
+assert all(file.startswith(sys.argv[1]) for file in ours.values() if file), ours
+assert not {"numpy", "duckdb"} & set(sys.modules), "in-job commands import the analysis"
+"""
+
+
+def test_every_in_job_command_is_complete_in_the_agent(unpacked: Path, tmp_path: Path) -> None:
+    """A module that the wheel leaves behind would be missed only in the job."""
+    environment = {**os.environ, "PYTHONPATH": str(unpacked)}
+    words = [sys.executable, "-c", _COMMANDS, str(unpacked)]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

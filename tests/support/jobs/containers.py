@@ -1,4 +1,7 @@
-"""What ModelArts does with a job, with real processes: code and inputs in, ma-pre-start.sh, one boot per card, outputs out."""
+"""What ModelArts does with a job, with real processes: code and inputs in, ma-pre-start.sh, one boot per card, outputs out.
+
+Every node has the Python of the engine's image (images.py): Paceline is in it only if the job installs it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 import uuid
 from pathlib import Path
 from typing import Any
 
-from support.storage.servers import S3Server, clean_environment
+from support.jobs.images import image_python
+from support.storage.servers import S3Server, _free_ports, clean_environment
 
 _CARDS = re.compile(r"\.(\d*)xlarge$")
 
@@ -125,7 +128,6 @@ class CloudJob:
         words += [f"--{each['name']}={each['value']}" for each in algorithm.get("parameters", ())]
         common = {
             **clean_environment(),
-            **algorithm.get("environments", {}),
             "MA_NUM_HOSTS": str(self.nodes),
             "MA_NUM_GPUS": str(cards),
             "VC_TASK_INDEX": str(number),
@@ -135,12 +137,18 @@ class CloudJob:
             "MA_JOB_DIR": str(home / "user-job-dir"),
             "RANK_SIZE": str(cards * self.nodes),
             "JOB_ID": self.id,
+            "MASTER_PORT": str(_free_ports(1)[0]),  # containers have a network of their own, these share one
+            **algorithm.get("environments", {}),
         }
+        python = image_python(algorithm.get("engine", {}).get("engine_version") or "", home / "python")
+        common |= {"PATH": f"{python.parent}:{os.environ['PATH']}", "PIP_CONFIG_FILE": os.devnull}
+        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
+            common.pop(name, None)
         script = 'if [ -f "$1/ma-pre-start.sh" ]; then . "$1/ma-pre-start.sh"; fi; shift; exec "$@"'
         with self.log(self.tasks[number]).open("ab") as log:
             for card in range(cards):
                 ranks = {"RANK_ID": str(number * cards + card), "DEVICE_ID": str(card), "PYTHONUNBUFFERED": "1"}
-                command = ["bash", "-c", script, "boot", str(boot.parent), sys.executable, str(boot), *words]
+                command = ["bash", "-c", script, "boot", str(boot.parent), str(python), str(boot), *words]
                 self._processes.append(
                     subprocess.Popen(
                         command,

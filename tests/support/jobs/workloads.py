@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 QUICK = """
 import argparse, os, pathlib, sys, time
@@ -35,22 +38,22 @@ pathlib.Path(words.train_url).mkdir(parents=True, exist_ok=True)
 """
 """Runs in milliseconds; says what it was given; can fail, or wait for a file."""
 
-REFERENCE = """
-# The reference training as a boot file: ModelArts names ranks and hosts in its own way.
-import os, sys
+DOCS = Path(__file__).parents[3] / "docs" / "jobs.md"
 
-os.environ.setdefault("RANK", os.environ["RANK_ID"])
-os.environ.setdefault("WORLD_SIZE", os.environ["RANK_SIZE"])
-os.environ.setdefault("LOCAL_RANK", os.environ["DEVICE_ID"])
-os.environ.setdefault("MASTER_ADDR", os.environ.get("VC_WORKER_HOSTS", "127.0.0.1").split(",")[0])
-names = {"--train_url": "--output_dir", "--data_url": "--train_dataset_dir"}
-given = [word.partition("=") for word in sys.argv[1:]]
-sys.argv = ["paceline", "train", *(f"{names.get(name, name)}={value}" for name, _, value in given)]
 
-from paceline.cli.main import main
+def documented_code() -> str:
+    """The boot file of docs/jobs.md, "A first job"."""
+    return _blocks("python")[0]
 
-main()
-"""
+
+def documented_job(*, cloud: bool = False) -> dict[str, Any]:
+    """job.yaml of docs/jobs.md, "A first job"; with `cloud`, as for ModelArts."""
+    local, added = (yaml.safe_load(text) for text in _blocks("yaml")[:2])
+    return {**local, **added} if cloud else local
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def write_job(directory: Path, *, code: str = QUICK, **keys: Any) -> Path:
@@ -75,5 +78,6 @@ def in_the_cloud(bucket: str, **keys: Any) -> dict[str, Any]:
             "name": "Ascend-Powered-Engine",
             "version": "mindspore_2.3.0-cann_8.0.rc1-py_3.9-euler_2.10.7-aarch64",
         },
+        "pre_start": {"agent": False},
         **keys,
     }

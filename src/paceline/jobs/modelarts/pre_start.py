@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from paceline.jobs import node_facts
 from paceline.jobs.description import JobDescription
+from paceline.jobs.modelarts.agent_wheels import install_step
 
 NAME = "ma-pre-start.sh"
 _OLD_MODE = re.compile(r"^.*SINGLESERVER_MODE=.*\n?", re.MULTILINE)
@@ -34,7 +35,7 @@ def pre_start_files(job: JobDescription) -> dict[str, Path]:
     given = (*job.pre_start.wheels, *job.pre_start.packages)
     files = [Path(job.code_dir) / name for name in given]
     files += [Path(node_facts.__file__)] if node_facts.VARIABLE in job.environment else []
-    return {f"{_run_directory(job)}/{file.name}": file for file in files}
+    return {f"{run_directory(job)}/{file.name}": file for file in files}
 
 
 def _steps(job: JobDescription) -> list[str]:
@@ -43,19 +44,29 @@ def _steps(job: JobDescription) -> list[str]:
         steps.append("export SINGLESERVER_MODE=True")
     steps += [f"export {name}={level}" for name, level in wanted.log_levels.items()]
     facts = node_facts.VARIABLE in job.environment
-    if wanted.wheels or wanted.packages or facts:
+    agent = install_step(job)
+    if wanted.wheels or wanted.packages or facts or agent:
         # ModelArts sources or runs the script, depending on its version: this names it in both cases.
         steps.append('here=$(cd "$(dirname "${BASH_SOURCE[0]:-$0}")" && pwd)')
+    if wanted.packages:
+        # The images' user may not write to /usr/local/Ascend, but may use sudo; some images run as root and have none.
+        steps.append('as_root=""; [ "$(id -u)" = 0 ] || as_root=sudo')
     for name in wanted.packages:
         package = f'"$here"/run/{shlex.quote(Path(name).name)}'
-        steps.append(f"chmod +x {package} && {package} --quiet --upgrade || {package} --quiet --full || exit 1")
+        install = f"$as_root {package} --quiet --upgrade || $as_root {package} --quiet --full"
+        steps.append(f"$as_root chmod +x {package} && {{ {install}; }} || exit 1")
     for name in wanted.wheels:
-        steps.append(f'pip install --no-deps --force-reinstall "$here"/run/{shlex.quote(Path(name).name)} || exit 1')
+        wheel = f'"$here"/run/{shlex.quote(Path(name).name)}'
+        # This very file, also where the image has the same version; then what it requires and the image does not have.
+        steps.append(f"pip install --no-deps --force-reinstall {wheel} || exit 1")
+        steps.append(f'pip install --find-links "$here"/run {wheel} || exit 1')
+    if agent:
+        steps.append(agent)
     if facts:
         # Never a reason not to train.
         steps.append(f'python "$here"/run/{Path(node_facts.__file__).name} || true')
     return [*steps, *wanted.commands]
 
 
-def _run_directory(job: JobDescription) -> str:
+def run_directory(job: JobDescription) -> str:
     return str(PurePosixPath(job.boot_file).parent / "run")

@@ -7,7 +7,8 @@ from pathlib import Path
 from paceline.core.atomic_write import atomic_write_text
 from paceline.jobs.code_upload import copy_code, stale_files
 from paceline.jobs.description import JobDescription
-from paceline.jobs.modelarts.pre_start import pre_start_files, pre_start_script, script_key
+from paceline.jobs.modelarts.agent_wheels import agent_files
+from paceline.jobs.modelarts.pre_start import pre_start_files, pre_start_script, run_directory, script_key
 from paceline.storage.transfer.transfer import transfer
 from paceline.storage.transfer.transfer_report import OnProgress
 
@@ -19,7 +20,8 @@ _LARGE = 50_000_000
 def upload_code(job: JobDescription, scratch: Path, progress: OnProgress | None) -> list[str]:
     """Raises when any file was not uploaded; returns warnings."""
     base = job.code_url.rstrip("/")
-    extra = pre_start_files(job)
+    agent, notes = agent_files(job, scratch)
+    extra = pre_start_files(job) | {f"{run_directory(job)}/{name}": file for name, file in agent.items()}
     text, key = pre_start_script(job), script_key(job)
     report = copy_code(job, base, progress, without=frozenset({key, *extra}))
     present = set(report.present)
@@ -30,7 +32,7 @@ def upload_code(job: JobDescription, scratch: Path, progress: OnProgress | None)
         atomic_write_text(scratch / key, text)
         transfer(scratch / key, f"{base}/{key}").raise_failures()
         present.add(key)
-    return [*_size(report.moved_bytes + report.same_bytes), *_stale(base, frozenset(present))]
+    return [*notes, *_size(report.moved_bytes + report.same_bytes), *_stale(base, frozenset(present))]
 
 
 def _size(size: int) -> list[str]:
