@@ -153,7 +153,7 @@ def test_data_and_results_of_a_bucket_are_where_the_guide_says(
     for _ in range(2):  # the second finds its own results there
         done = door("--rank_size=4", f"--bucket_name=obs://{bucket}/profiler")
         assert done.exit_code == 0, done.output
-    assert (here / "profiler" / "hccl_info_0").is_dir()
+    assert sorted(here.glob("profiler/**/hccl_info_0/*/iter1.trace"))
     assert (here / "profiler/recommendation/visualization/hccl_analysis_result.html").is_file()
     assert (here / "profiler/mine.txt").read_text() == "kept"
 
