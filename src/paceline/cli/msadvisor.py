@@ -55,17 +55,23 @@ def msadvisor(
         examination = examine(run, steps=steps)
         diagnoses = {each: in_words(examination, each) for each in LANGUAGES}
         result = advisor_result(run, diagnoses[language], steps=steps, language=language)
-        _print(result)
+        _print(result, language)
         written = target / "hccl_analysis_result.json"
         atomic_write_text(written, indented_json(result.to_json(), indent=1))
-        typer.echo(f"Write result json file {written}")
+        typer.echo(text("cli.msadvisor.json", language, path=written))
         print_warnings(run)
         # Last, because the page may fail: the result is written by then.
         page = target / "visualization" / "hccl_analysis_result.html"
         hardware = default_hardware()
-        report = report_data(run, diagnoses, nominal=hardware.nominal_speeds, capacity_for=hardware.memory_for)
+        report = report_data(
+            run,
+            diagnoses,
+            nominal=hardware.nominal_speeds,
+            capacity_for=hardware.memory_for,
+            operators=result.names,
+        )
         write_html(report, page, language=language)
-        typer.echo(f"visualization and hccl_analysis_result.html saved in {page.parent}")
+        typer.echo(text("cli.msadvisor.page", language, place=page.parent))
 
 
 def _places(data: Path | None, bucket: str | None, language: Language) -> tuple[Path, Path]:
@@ -120,12 +126,13 @@ def _check_ranks(run: Run, rank_size: int) -> None:
     typer.echo(f"warning --rank_size is {rank_size}, but {len(found)} ranks were found{named}", err=True)
 
 
-def _print(result: AdvisorResult) -> None:
+def _print(result: AdvisorResult, language: Language) -> None:
+    """The answer first, then the operators."""
     typer.echo(f"[Advisor Result]\n{result.summary}")
-    for advice in result.operators:
-        typer.echo("\n".join([advice.title, *(f"    {line}" for line in advice.lines)]))
     table = result.findings
     if table.rows:
         typer.echo(f"{table.title}:")
         for title, severity, gain, first in table.rows:
-            typer.echo(f"    {title} ({severity}, {gain} %)\n        {first}")
+            typer.echo(f"    {title} ({text(f'output.severity.{severity}', language)}, {gain} %)\n        {first}")
+    for advice in result.operators:
+        typer.echo("\n".join([advice.title, *(f"    {line}" for line in advice.lines)]))

@@ -21,8 +21,6 @@ from paceline.metrics.table import Source, Table, query
 
 CLOCKS_AGREE_NS = 5_000_000
 """Aligned clocks are at least this exact, also where a slow link staggers the ends they are aligned by."""
-TOP_CLASSES = 8
-TOP_COLLECTIVES = 12
 
 GROUP_KINDS = """
     SELECT "group", any_value(kind) AS kind, count(DISTINCT rank) AS size FROM groups GROUP BY "group"
@@ -185,59 +183,3 @@ def waiting_shares(run: Source) -> Table:
         FROM rank_collectives WHERE op <> 'receive' GROUP BY rank, step
         """,
     )
-
-
-def operator_names(run: Source, chosen: str) -> Table:
-    """What the per-operator chart can show: the heaviest classes (kind of row 'class'), then single collectives."""
-    return query(
-        run,
-        f"""
-        {with_derived("group_kinds")}, {_RANKED.format(chosen=chosen)}
-        SELECT id, what, op, kind, name, step, members FROM (
-            SELECT place - 1 AS id, 'class' AS what, op, kind, NULL AS name, NULL AS step, members FROM classes
-            UNION ALL
-            SELECT {TOP_CLASSES} + place - 1, 'single', op, kind, name, step, members FROM singles
-        ) ORDER BY id
-        """,
-    )
-
-
-def operator_times(run: Source, chosen: str) -> Table:
-    """Per operator of `operator_names` and rank: elapse, transit, wait, sync in ms (per step, for classes)."""
-    return query(
-        run,
-        f"""
-        {with_derived("group_kinds")}, {_RANKED.format(chosen=chosen)},
-        of_classes AS (
-            SELECT place - 1 AS id, rank, sum(duration) / count(DISTINCT step) AS elapse,
-                   sum(transit) / count(DISTINCT step) AS transit, sum(wait) / count(DISTINCT step) AS wait,
-                   sum(sync) / count(DISTINCT step) AS sync
-            FROM rows JOIN classes USING (op, kind) GROUP BY place, rank
-        ),
-        of_singles AS (
-            SELECT {TOP_CLASSES} + place - 1 AS id, rows.rank, duration, transit, wait, sync
-            FROM rows JOIN singles USING ("group", op, sequence)
-        )
-        SELECT id, rank, elapse / 1e6 AS elapse, transit / 1e6 AS transit, wait / 1e6 AS wait, sync / 1e6 AS sync
-        FROM (FROM of_classes UNION ALL FROM of_singles) ORDER BY id, rank
-        """,
-    )
-
-
-_RANKED = f"""
-        rows AS (
-            SELECT collectives.* REPLACE (coalesce(step, 0) AS step), coalesce(kind, '') AS kind
-            FROM collectives LEFT JOIN group_kinds USING ("group") WHERE {{chosen}} AND duration IS NOT NULL
-        ),
-        classes AS (
-            SELECT op, kind, count(DISTINCT rank) AS members,
-                   row_number() OVER (ORDER BY sum(duration) DESC, op, kind) AS place
-            FROM rows GROUP BY op, kind QUALIFY place <= {TOP_CLASSES}
-        ),
-        singles AS (
-            SELECT "group", op, sequence, any_value(kind) AS kind, any_value(name ORDER BY rank) AS name,
-                   any_value(step) AS step, count(DISTINCT rank) AS members,
-                   row_number() OVER (ORDER BY max(duration) DESC, "group", op, sequence) AS place
-            FROM rows WHERE op NOT IN ('send', 'receive') AND "group" IS NOT NULL AND sequence IS NOT NULL
-            GROUP BY "group", op, sequence QUALIFY place <= {TOP_COLLECTIVES}
-        )"""

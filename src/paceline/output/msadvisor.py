@@ -61,6 +61,8 @@ class AdvisorResult:
     summary: str
     problem: bool
     operators: tuple[OperatorAdvice, ...]
+    names: tuple[str, ...]
+    """Communication operators of the critical path, those with the most exposed time first."""
     findings: FindingTable
 
     def to_json(self) -> AdvisorJson:
@@ -76,7 +78,8 @@ def advisor_result(
 ) -> AdvisorResult:
     """The top communication operators of the critical path, who is slow, and where transfer time goes."""
     replay = DiagnosisContext(run, steps).replay
-    operators = communication_operators(run, replay, critical_path(replay))[:TOP]
+    by_exposed_time = communication_operators(run, replay, critical_path(replay))
+    operators = by_exposed_time[:TOP]
     slow_rank = _slow_rank(diagnosis, language)
     advice = [
         _operator_advice(operator, slow_rank, _transfer_times(run, steps, operator.name), language)
@@ -89,7 +92,8 @@ def advisor_result(
     rows = tuple(_row(finding) for finding in diagnosis.findings)
     problem = any(finding.severity != "info" for finding in diagnosis.findings)
     table = FindingTable(_word("findings", language), columns, rows)
-    return AdvisorResult(_word("summary", language), problem, tuple(advice), table)
+    names = tuple(operator.name for operator in by_exposed_time)
+    return AdvisorResult(_word("summary", language), problem, tuple(advice), names, table)
 
 
 def _operator_advice(
@@ -98,7 +102,7 @@ def _operator_advice(
     serial, overlapped = f"{operator.serial / 1e6:.3f}", f"{operator.overlapped / 1e6:.3f}"
     path = _word("path", language, serial=serial, overlapped=overlapped, count=operator.count)
     last = _word("last", language, rank=operator.last, count=operator.last_count)
-    lines = (slow_rank, dominant_transport(times, language), f"{path}; {last}")
+    lines = (slow_rank, dominant_transport(times, language), _word("path_and_last", language, path=path, last=last))
     return OperatorAdvice(_word("operator", language, name=operator.name), lines)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from paceline.core.i18n import Language
 from paceline.core.text_encoding import printable
 from paceline.diagnosis.finding import Diagnosis
-from paceline.metrics import collectives
+from paceline.metrics import collectives, communication_operators
 from paceline.metrics.links import LinkTables, packet_sizes
 from paceline.metrics.memory import rank_memory
 from paceline.metrics.rank_performance import rank_performance
@@ -43,10 +43,12 @@ def report_data(
     *,
     nominal: Mapping[str, float] | None = None,
     capacity_for: Callable[[int], int | None] | None = None,
+    operators: Sequence[str] = (),
 ) -> ReportData:
     """Gather the report of a run.
 
-    `nominal` gives the design speed of a transport in GB/s, `capacity_for` the memory of a card that holds a peak.
+    `nominal` gives the design speed of a transport in GB/s, `capacity_for` the memory of a card that holds a peak,
+    `operators` the communication operators to show before all others, by name.
     """
     run.load(_TABLES)
     steps = _chosen_steps(diagnoses)
@@ -61,7 +63,7 @@ def report_data(
         formats=run.formats,
         layout=_layout(run),
         hosts=_distinct(ranks.texts["host"]),
-        tables={"ranks": ranks} | _tables(run, steps, links, capacity_for),
+        tables={"ranks": ranks} | _tables(run, steps, links, capacity_for, operators),
         nominal=nominal or {},
         warnings=warnings[:_MOST_WARNINGS],
         more_warnings=max(0, len(warnings) - _MOST_WARNINGS),
@@ -71,10 +73,15 @@ def report_data(
 
 
 def _tables(
-    run: Run, steps: tuple[int, ...], links: LinkTables, capacity_for: Callable[[int], int | None] | None
+    run: Run,
+    steps: tuple[int, ...],
+    links: LinkTables,
+    capacity_for: Callable[[int], int | None] | None,
+    operators: Sequence[str],
 ) -> dict[str, Table]:
     performance = rank_performance(run, steps or None)
     chosen, ranks = step_condition(steps), performance.ranks.tolist()
+    traffic = communication_operators.OperatorTraffic(run, chosen, operators)
     return {
         "breakdown": performance.rank_means,
         "host_breakdown": performance.host_means,
@@ -83,8 +90,11 @@ def _tables(
         "memory": rank_memory(run, ranks, performance.peer_groups, capacity_for),
         "collectives": collectives.collective_classes(run, chosen),
         "arrivals": collectives.arrivals(run, chosen),
-        "operators": collectives.operator_names(run, chosen),
-        "operator_times": collectives.operator_times(run, chosen),
+        "operators": communication_operators.operator_names(run, chosen, operators),
+        "operator_times": communication_operators.operator_times(run, chosen, operators),
+        "operator_links": traffic.links(),
+        "operator_transports": traffic.transports(),
+        "operator_packets": traffic.packets(),
         "transports": links.transports(),
         "links": links.links(),
         "host_links": links.host_links(),

@@ -53,7 +53,10 @@ EXAMINING: Phase = "examining"
 READY: Phase = "ready"
 FAILED: Phase = "failed"
 
-LAZY_TABLES = {"arrivals": ("arrivals",), "operators": ("operators", "operator_times")}
+LAZY_TABLES = {
+    "arrivals": ("arrivals",),
+    "operators": ("operators", "operator_times", "operator_links", "operator_transports", "operator_packets"),
+}
 """Tables that one section needs and fetches when it is shown, so that the overview stays small."""
 
 _NOT_IN_OVERVIEW = ("links", "host_links", "memory", *(name for names in LAZY_TABLES.values() for name in names))

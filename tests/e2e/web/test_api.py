@@ -224,7 +224,13 @@ def test_what_one_view_needs_is_asked_for_apart(server: Server) -> None:
     tables = server.get(f"/runs/{run}/overview")["tables"]
     assert {"ranks", "breakdown", "steps"} <= set(tables)
     assert not {"arrivals", "operators", "operator_times", "links"} & set(tables)
-    assert set(server.get(f"/runs/{run}/overview/operators")["tables"]) == {"operators", "operator_times"}
+    assert set(server.get(f"/runs/{run}/overview/operators")["tables"]) == {
+        "operators",
+        "operator_times",
+        "operator_links",
+        "operator_transports",
+        "operator_packets",
+    }
     assert len(server.get(f"/runs/{run}/overview/arrivals")["tables"]["arrivals"]["rank"]) == 16
     assert server.client.get(f"/runs/{run}/overview/ranks").status_code == 422
 

@@ -8,8 +8,6 @@ import pytest
 
 from paceline.metrics.collectives import (
     collective_classes,
-    operator_names,
-    operator_times,
     rank_operators,
     with_derived,
 )
@@ -86,48 +84,3 @@ def test_operators_of_a_rank_by_name() -> None:
     twice = FakeRun(collectives=[call(0, "x", 4), call(0, "x", 6)])
     [row] = twice.sql(f"{with_derived('group_kinds')} {rank_operators('true')}").fetchall()
     assert row == (0, "x", None, "x0", 2, 10, 6, 2, 4, 8_000_000, 2)
-
-
-def test_the_chart_offers_classes_then_single_collectives() -> None:
-    assert as_rows(operator_names(RUN, "true"), "id", "what", "op", "kind", "name", "members") == [
-        (0, "class", "receive", "", None, 1),
-        (1, "class", "all_gather", "dp", None, 1),
-        (2, "class", "all_reduce", "dp", None, 2),
-        (3, "class", "send", "", None, 1),
-        (8, "single", "all_gather", "dp", "all_gather3", 1),
-        (9, "single", "all_reduce", "dp", "all_reduce0", 2),
-        (10, "single", "all_reduce", "dp", "all_reduce1", 1),
-        (11, "single", "all_reduce", "dp", "all_reduce2", 1),
-    ]
-    assert operator_names(RUN, "true").numbers["step"].tolist()[4:] == [1, 1, 2, 2]
-
-
-def test_times_of_what_the_chart_offers_are_per_step_for_classes() -> None:
-    assert as_rows(operator_times(RUN, "true"), "id", "rank", "elapse", "transit", "wait", "sync") == [
-        (0, 1, 90, 0, 1, 1),
-        (1, 0, 30, 5, 0, 3),
-        (2, 0, 8, 3, 3.5, 1.5),  # 16, 6, 7 and 3 in two steps
-        (2, 1, 6, 2, 1, 1),
-        (3, 1, 3, 2, 1, 1),
-        (8, 0, 30, 5, 0, 3),
-        (9, 0, 8, 2, 5, 1),
-        (9, 1, 6, 2, 1, 1),
-        (10, 0, 4, 2, 1, 1),
-        (11, 0, 4, 2, 1, 1),
-    ]
-    assert as_rows(operator_times(RUN, "step = 2"), "id", "elapse") == [(0, 8), (8, 4), (9, 4)]
-
-
-def test_collectives_without_a_step_are_one_step_and_those_without_a_duration_are_left_out() -> None:
-    run = FakeRun(
-        collectives=[call(0, "x", 4, step=None), call(0, "x", 6, step=None, sequence=1), {"rank": 0, "op": "y"}]
-    )
-    assert as_rows(operator_times(run, "true"), "id", "elapse") == [(0, 10), (8, 6), (9, 4)]
-
-
-def test_the_chart_offers_eight_classes_and_twelve_collectives_the_longest() -> None:
-    run = FakeRun(collectives=[call(0, f"op{n}", 100 - n, sequence=n) for n in range(14)])
-    found = operator_names(run, "true")
-    assert found.numbers["id"].tolist() == list(range(20))
-    assert found.texts["op"] == [f"op{n}" for n in [*range(8), *range(12)]]
-    assert operator_times(run, "true").numbers["elapse"].tolist() == [100 - n for n in [*range(8), *range(12)]]

@@ -27,9 +27,13 @@ export interface LinkRow extends LinkNumbers {
 export const METRICS = ["bandwidth", "ratio", "utilisation", "bytes", "time", "transport"] as const;
 export type Metric = (typeof METRICS)[number];
 
-export function readLinks(table: Columns): LinkRow[] {
+/** All rows of a table of links, or those named. */
+export function readLinks(
+  table: Columns,
+  chosen: number[] = Array.from({ length: table.length }, (_, i) => i),
+): LinkRow[] {
   const [src, dst, reference] = ["src", "dst", "reference"].map((name) => table.num(name));
-  return Array.from({ length: table.length }, (_, i) => ({
+  return chosen.map((i) => ({
     ...linkNumbers(table, i),
     src: src[i],
     dst: dst[i],

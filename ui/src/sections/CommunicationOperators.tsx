@@ -1,4 +1,4 @@
-// One communication operator over its ranks: moving data, waiting before the first byte, waiting later.
+// One communication operator over its ranks: moving data, waiting before the first byte, waiting later; then its links.
 import { useCallback, useMemo, useState } from "preact/hooks";
 import { RankBars, type Bar } from "../charts/RankBars";
 import { Empty, Section } from "../components/Section";
@@ -6,8 +6,10 @@ import type { Columns } from "../api/columns";
 import { count, duration } from "../i18n/numbers";
 import { useText, type Key, type Text } from "../i18n/text";
 import { kindName } from "./CollectiveTable";
+import { OperatorDetail } from "./OperatorDetail";
 import { useRunData } from "../api/runData";
 
+const WHATS = ["named", "class", "single"] as const;
 const PIECES = ["transit", "sync", "wait", "idle"] as const;
 const COLORS = ["exposed", "waiting-deep", "waiting", "free"];
 /** What recordings without a split get: one part, in all. */
@@ -19,12 +21,13 @@ export function CommunicationOperators() {
   const { document, cluster, focus } = useRunData();
   const { operators, operator_times: times } = document.tables;
   const ids = operators.num("id");
-  const [chosen, setChosen] = useState(operators.length ? ids[0] : 0);
+  const [chosen, setChosen] = useState(firstOf(operators));
   const bars = useMemo(
     () => barsOf(times, chosen).sort((a, b) => (cluster.place.get(a.rank) ?? 0) - (cluster.place.get(b.rank) ?? 0)),
     [times, chosen, cluster],
   );
-  const isClass = operators.text("what")[Array.from(ids).indexOf(chosen)] === "class";
+  const row = Array.from(ids).indexOf(chosen);
+  const what = operators.text("what")[row] ?? "class";
   const isSplit = bars.some((bar) => bar.up.length > 1);
   const [pieces, colors] = isSplit ? [PIECES, COLORS] : [WHOLE, WHOLE_COLOR];
   const tip = useCallback(
@@ -53,11 +56,11 @@ export function CommunicationOperators() {
         <label>
           {t("ui.column.op")}{" "}
           <select value={String(chosen)} onChange={(event) => setChosen(Number(event.currentTarget.value))}>
-            {(["class", "single"] as const).map((what) => (
-              <optgroup key={what} label={t(what === "class" ? "ui.operators.classes" : "ui.operators.singles")}>
+            {WHATS.filter((kind) => operators.text("what").includes(kind)).map((kind) => (
+              <optgroup key={kind} label={t(`ui.operators.${kind}` as Key)}>
                 {operators.text("what").map(
                   (is, i) =>
-                    is === what && (
+                    is === kind && (
                       <option key={i} value={String(ids[i])}>
                         {nameOf(operators, i, t)}
                       </option>
@@ -84,11 +87,19 @@ export function CommunicationOperators() {
         ))}
       </ul>
       <p class="note">
-        {t(isClass ? "ui.operators.class.note" : "ui.operators.single.note")}
+        {t(`ui.operators.${what}.note` as Key)}
         {!isSplit && ` ${t("ui.operators.unsplit")}`}
       </p>
+      {what !== "class" && <OperatorDetail key={chosen} id={chosen} last={operators.num("last")[row]} />}
     </Section>
   );
+}
+
+/** A named operator where there is one: the first is the one that msadvisor's result names first. */
+function firstOf(operators: Columns): number {
+  const what = operators.text("what");
+  const ids = operators.num("id");
+  return operators.length ? ids[Math.max(0, what.indexOf("named"))] : 0;
 }
 
 function barsOf(times: Columns, id: number): Bar[] {
@@ -117,5 +128,6 @@ function nameOf(operators: Columns, i: number, t: Text): string {
   const kind = kindName(operators.text("kind")[i] ?? "", t);
   const name = operators.text("name")[i];
   if (!name) return `${operators.text("op")[i]} · ${kind} · ${members}`;
+  if (operators.text("what")[i] === "named") return `${name} · ${kind} · ${members}`;
   return `${name} · ${t("ui.steps.tip", { n: operators.num("step")[i] })} · ${kind} · ${members}`;
 }

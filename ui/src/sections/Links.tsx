@@ -125,7 +125,7 @@ export function Links() {
   );
 }
 
-function tipOf(cell: LinkCell | undefined, t: Text): Tip | null {
+export function tipOf(cell: LinkCell | undefined, t: Text): Tip | null {
   if (!cell) return null;
   return {
     title: cell.title,
@@ -173,7 +173,7 @@ function slowColumns(t: Text): Column<LinkRow>[] {
   ];
 }
 
-function Ramp({ metric, ends, names }: { metric: Metric; ends: [number, number]; names: string[] }) {
+export function Ramp({ metric, ends, names }: { metric: Metric; ends: [number, number]; names: string[] }) {
   const t = useText();
   if (metric === "transport") {
     return (
