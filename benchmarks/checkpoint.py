@@ -33,8 +33,8 @@ CASES = ((4, 2), (2, 4), (4, 1))
 TENSORS = 32
 OURS = """
 import sys
-from paceline.checkpoint.transform import Request, transform
-transform(Request(*(each or None for each in sys.argv[1:]), prefix="net_"))
+from paceline.checkpoint.transform import TransformRequest, transform
+transform(TransformRequest(*(each or None for each in sys.argv[1:]), prefix="net_"))
 """
 THEIRS = """
 import sys

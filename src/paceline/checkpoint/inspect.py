@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paceline.checkpoint.checkpoint_content import Checkpoint
 from paceline.checkpoint.plan.file_plan import PlannedTensor
 from paceline.checkpoint.plan.read_tensor import Array, read_tensor
-from paceline.checkpoint.source_checkpoint import Checkpoint
 from paceline.checkpoint.tensors.bf16 import as_numbers
 from paceline.checkpoint.tensors.dtypes import TEXT, DType, label
 from paceline.checkpoint.tensors.tensor_slice import Shape, TensorSlice
@@ -45,7 +45,7 @@ def tensor_rows(checkpoint: Checkpoint) -> list[TensorRow]:
     for parameter in checkpoint.parameters.values():
         size = PlannedTensor(parameter.name, parameter.dtype, TensorSlice((), parameter.shape), ()).bytes
         ranks = {rank: piece.slice for rank, piece in parameter.copies}
-        cuts = _cuts(parameter.shape, next(iter(ranks.values())).shape)
+        cuts = _cuts(parameter.shape, next(iter(ranks.values())).shape) if ranks else None
         found.append(TensorRow(parameter.name, label(parameter.dtype), parameter.shape, size, cuts, ranks))
     for name, copies in checkpoint.unlisted.items():
         stored = next(iter(copies.values())).stored

@@ -20,7 +20,7 @@ import numpy as np
 
 from paceline.checkpoint.chunk_schedule import Chunk, FileWrite, chunks_in_read_order
 from paceline.checkpoint.formats.ckpt import content_crc
-from paceline.checkpoint.plan.file_plan import FilePlan, Piece, PlannedTensor
+from paceline.checkpoint.plan.file_plan import CrcBytes, FilePlan, Piece, PlannedTensor
 from paceline.checkpoint.plan.read_plan import read_file_bytes
 from paceline.checkpoint.plan.read_tensor import WINDOW
 from paceline.checkpoint.tensor_files import BlockCache, LocalFile, RemoteFile, SourceFile
@@ -261,6 +261,8 @@ class _PlanDigests:
             for _, part in file_plan.parts(0, file_plan.body):
                 if isinstance(part, bytes):
                     found.update(part)
+                elif isinstance(part, CrcBytes):
+                    found.update(b"crc " + self._tensor(part.crc.tensor))
                 else:
                     found.update(f"{part.start} {part.length} ".encode() + self._tensor(part.tensor))
             self._files[id(file_plan)] = found.hexdigest()

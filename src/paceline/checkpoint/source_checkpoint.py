@@ -1,147 +1,35 @@
-"""A checkpoint to read: its parameters, their full shapes, and the pieces of them that files hold."""
+"""Open a checkpoint to read: rank directories with a strategy, MindFormers 2.0, torch DCP, full weights in files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from paceline.checkpoint.checkpoint_content import Checkpoint, Parameter, shorten_ranks
 from paceline.checkpoint.file_names import Step, is_weights_file, rank_files, step_of
-from paceline.checkpoint.formats import mindformers_v2, safetensors
+from paceline.checkpoint.formats import mindformers_v2, safetensors, torch_dcp
 from paceline.checkpoint.formats.open_container import open_container
-from paceline.checkpoint.plan.file_plan import Piece, PlannedTensor
+from paceline.checkpoint.open_dcp import open_dcp, open_hf_shards
+from paceline.checkpoint.plan.file_plan import Piece
 from paceline.checkpoint.select_step import select_step
 from paceline.checkpoint.strategy.strategy import Strategy
-from paceline.checkpoint.strategy.strategy_spec import CheckpointTensors
 from paceline.checkpoint.strategy.tensor_layout import TensorLayout
 from paceline.checkpoint.tensor_files import FileListing
-from paceline.checkpoint.tensors.dtypes import DType, label
+from paceline.checkpoint.tensors.dtypes import label
 from paceline.checkpoint.tensors.tensor_index import Container, StoredTensor
-from paceline.checkpoint.tensors.tensor_slice import Shape, TensorSlice, are_disjoint, full_slice
+from paceline.checkpoint.tensors.tensor_slice import Shape, TensorSlice, full_slice
 from paceline.core.errors import FormatError, PacelineError, UsageError
 from paceline.core.zip_strict import zip_strict
 
 _MAX_INDEX_BYTES = 1 << 30
 _MAX_SHARED = 0.25
 """Fraction of a file's tensors that may belong to other stages, as shared embeddings do."""
-_SHOWN_RANKS = 8
-
-
-@dataclass
-class Parameter:
-    """A parameter, and which rank's file holds which slice of it."""
-
-    name: str
-    dtype: DType
-    shape: Shape
-    order: int
-    copies: list[tuple[int, Piece]] = field(default_factory=list)
-    layout: TensorLayout | None = None
-
-    def pieces(self, devices: int) -> list[Piece]:
-        """One copy of each slice: from the first pipeline stage that is complete, else from all stages together."""
-        by_stage: dict[int, dict[TensorSlice, Piece]] = {}
-        for rank, piece in self.copies:
-            by_stage.setdefault(rank // devices, {}).setdefault(piece.slice, piece)
-        full = full_slice(self.shape).size
-        complete = [pieces for pieces in by_stage.values() if sum(each.size for each in pieces) >= full]
-        if complete:
-            best = complete[0]
-        else:
-            together = {each: piece for pieces in by_stage.values() for each, piece in pieces.items()}
-            best = together if are_disjoint(list(together)) else max(by_stage.values(), key=len)
-        if not are_disjoint(list(best)):
-            raise FormatError(f"{self.name}: slices of this parameter overlap")
-        return sorted(best.values(), key=lambda piece: piece.slice.start)
-
-
-@dataclass
-class Checkpoint:
-    url: str
-    format: str
-    ranks: dict[int, Container | list[Container]]
-    parameters: dict[str, Parameter]
-    unlisted: dict[str, dict[int, Piece]]
-    """Tensors that the strategy does not list (global_step, loss_scale), by rank; each file holds the full tensor."""
-    strategy: Strategy | None = None
-    notes: list[str] = field(default_factory=list)
-    common: bytes | None = None
-    """common.json of a MindFormers 2.0 checkpoint."""
-    _pieces: dict[str, list[Piece]] = field(default_factory=dict)
-    _planned: dict[tuple[str, TensorSlice], PlannedTensor] = field(default_factory=dict)
-
-    @property
-    def devices(self) -> int:
-        """Devices per pipeline stage."""
-        return self.strategy.devices if self.strategy else max(self.ranks) + 1
-
-    @property
-    def containers(self) -> Iterable[tuple[int, Container]]:
-        for rank, held in self.ranks.items():
-            for container in held if isinstance(held, list) else [held]:
-                yield rank, container
-
-    @property
-    def shapes(self) -> dict[str, Shape]:
-        """Full shapes of the parameters, then of the unlisted tensors."""
-        unlisted = {name: next(iter(copies.values())).slice.shape for name, copies in self.unlisted.items()}
-        return {name: parameter.shape for name, parameter in self.parameters.items()} | unlisted
-
-    @property
-    def tensors(self) -> CheckpointTensors:
-        """Input for making a strategy from a spec."""
-        return CheckpointTensors(self.shapes, self.unlisted, len(self.ranks))
-
-    def plan_tensor(self, parameter: Parameter, wanted: TensorSlice) -> PlannedTensor:
-        """A slice of a parameter and the pieces that cover it; an error names the missing ranks if they do not."""
-        if (parameter.name, wanted) not in self._planned:
-            self._planned[parameter.name, wanted] = self._cover(parameter, wanted)
-        return self._planned[parameter.name, wanted]
-
-    def full_tensors(self) -> dict[str, PlannedTensor]:
-        """All parameters in full, then the unlisted tensors."""
-        found = {p.name: self.plan_tensor(p, full_slice(p.shape)) for p in self.parameters.values()}
-        for name in self.unlisted:
-            found[name] = self.plan_unlisted(name, 0)
-        return found
-
-    def plan_unlisted(self, name: str, rank: int) -> PlannedTensor:
-        """From the rank with the same position in its stage, as MindSpore does, or the first rank that has it."""
-        copies = self.unlisted[name]
-        position = rank % self.devices
-        piece = next((copy for owner, copy in copies.items() if owner % self.devices == position), None)
-        piece = piece or next(iter(copies.values()))
-        return PlannedTensor(name, piece.stored.dtype, piece.slice, [piece], len(self.parameters))
-
-    def _cover(self, parameter: Parameter, wanted: TensorSlice) -> PlannedTensor:
-        if parameter.name not in self._pieces:
-            self._pieces[parameter.name] = parameter.pieces(self.devices)
-        pieces = [piece for piece in self._pieces[parameter.name] if piece.slice.intersection(wanted)]
-        covered = sum(found.size for piece in pieces if (found := piece.slice.intersection(wanted)))
-        if covered != wanted.size:
-            raise PacelineError(
-                f"{parameter.name}: no file holds {wanted}{self._missing_ranks(parameter, wanted)}",
-                hint="the files of all ranks are needed, unless another rank holds the same slice",
-            )
-        return PlannedTensor(parameter.name, parameter.dtype, wanted, pieces, parameter.order)
-
-    def _missing_ranks(self, parameter: Parameter, wanted: TensorSlice) -> str:
-        if self.strategy is None:
-            return ""
-        missing = []
-        for rank in range(self.strategy.ranks):
-            layout = self.strategy.stages[self.strategy.stage_of(rank)].get(parameter.name)
-            if rank not in self.ranks and layout is not None:
-                held = layout.rank_slice(parameter.name, rank % self.devices, parameter.shape)
-                if held.intersection(wanted):
-                    missing.append(rank)
-        return f": the checkpoint of rank {_shorten(missing)} is missing" if missing else ""
 
 
 def open_checkpoint(
     listing: FileListing, strategy: Strategy | None = None, *, step: Step | None = None, deduplicated: bool = False
 ) -> Checkpoint:
-    """Open rank directories with a strategy, a MindFormers 2.0 checkpoint, or full weights in one or more files.
+    """Open rank directories with a strategy, a MindFormers 2.0 or torch DCP checkpoint, or full weights in files.
 
     `deduplicated`: saved without replicas (remove_redundancy); safetensors files carry this in their metadata.
     """
@@ -153,6 +41,9 @@ def open_checkpoint(
     folder = mindformers_v2.find(listing.items, tracked)
     if folder is not None:
         return _open_mindformers_v2(listing, folder)
+    found = torch_dcp.find(listing.url, listing.items)
+    if found is not None:
+        return open_dcp(listing, *found)
     ranks = rank_files(listing.items)
     if ranks:
         selected = select_step(ranks, step)
@@ -199,7 +90,7 @@ def _check_ranks(checkpoint: Checkpoint, strategy: Strategy) -> None:
     missing = [rank for rank in range(strategy.ranks) if rank not in checkpoint.ranks]
     if missing:
         checkpoint.notes.append(
-            f"the checkpoint of rank {_shorten(missing)} is missing: only slices that other ranks hold are available"
+            f"the checkpoint of rank {shorten_ranks(missing)} is missing: only slices that other ranks hold are available"
         )
 
 
@@ -285,6 +176,8 @@ def _open_full(listing: FileListing, strategy: Strategy | None, step: Step | Non
         )
     keys = _full_files(listing, step)
     containers = [open_container(listing.file(key)) for key in keys]
+    if any(safetensors.SHARDING in container.metadata for container in containers):
+        return open_hf_shards(listing.url, dict(zip_strict(keys, containers)))
     checkpoint = Checkpoint(listing.url, _one_format({0: containers}), {0: containers}, {}, {})
     for container in containers:
         for name, stored in container.tensors.items():
@@ -381,7 +274,3 @@ def _v2_copies(
 def _one_format(ranks: Mapping[int, Container | list[Container]]) -> str:
     found = {each.format for held in ranks.values() for each in (held if isinstance(held, list) else [held])}
     return found.pop() if len(found) == 1 else safetensors.FORMAT
-
-
-def _shorten(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks[:_SHOWN_RANKS])) + (" …" if len(ranks) > _SHOWN_RANKS else "")

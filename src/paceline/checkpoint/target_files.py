@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paceline.checkpoint.formats import ckpt, mindformers_v2, safetensors
+from paceline.checkpoint.checkpoint_content import Checkpoint
+from paceline.checkpoint.formats import ckpt, mindformers_v2, safetensors, torch_dcp, torch_dcp_files
 from paceline.checkpoint.plan.file_plan import FilePlan, PlannedTensor
-from paceline.checkpoint.source_checkpoint import Checkpoint
 from paceline.checkpoint.strategy.strategy import Strategy
 from paceline.checkpoint.strategy.tensor_layout import TensorLayout
 from paceline.checkpoint.tensors.dtypes import TEXT
@@ -18,7 +18,10 @@ from paceline.core.zip_strict import zip_strict
 
 INDEXES = ("model.safetensors.index.json", "param_name_map.json")
 """Names of the index in Hugging Face and MindSpore; both get the same content."""
-FORMATS = (ckpt.FORMAT, safetensors.FORMAT, mindformers_v2.FORMAT)
+HUGGINGFACE = "huggingface"
+"""Full weights as Hugging Face's from_pretrained reads them: safetensors in several files, with an index."""
+HUGGINGFACE_SHARD = 5_000_000_000
+FORMATS = (ckpt.FORMAT, safetensors.FORMAT, mindformers_v2.FORMAT, torch_dcp.FORMAT, HUGGINGFACE)
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,20 @@ def plan_rank_files(
         if ranks is not None:
             raise UsageError("a MindFormers 2.0 checkpoint can only be written for all ranks", hint="omit --rank")
         return _plan_mindformers_v2(source, strategy, output)
+    if output.format == torch_dcp.FORMAT:
+        if ranks is not None:
+            raise UsageError("a torch DCP checkpoint can only be written for all ranks", hint="omit --rank")
+        return plan_dcp_files(source, [(rank, tensors_of_rank(source, strategy, rank)) for rank in range(count)])
     file_plans = []
     for rank in selected:
         key = f"rank_{rank}/{output.prefix}{rank}.{output.format}"
         file_plans.append(plan_one_file(key, tensors_of_rank(source, strategy, rank), output, source.notes))
     return file_plans
+
+
+def plan_dcp_files(source: Checkpoint, ranks: Sequence[tuple[int, Iterable[PlannedTensor]]]) -> list[FilePlan]:
+    kept = [(rank, _without_text(tensors, source.notes)) for rank, tensors in ranks]
+    return torch_dcp_files.plan_files(kept, source.shapes, source.objects, source.paths)
 
 
 def tensors_of_rank(source: Checkpoint, strategy: Strategy | None, rank: int) -> list[PlannedTensor]:
@@ -86,22 +98,31 @@ def plan_full_files(
 ) -> list[FilePlan]:
     """Full weights in one file of this name (without suffix), or in several files with an index."""
     listed = list(tensors)
-    if not output.shard_bytes:
+    huggingface = output.format == HUGGINGFACE
+    if not output.shard_bytes and not huggingface:
         return [plan_one_file(f"{name}.{output.format}", listed, output, notes)]
-    if output.format != safetensors.FORMAT:
+    if output.format not in (safetensors.FORMAT, HUGGINGFACE):
         raise UsageError("only safetensors can be split into several files", hint="add --format safetensors")
-    groups: list[list[PlannedTensor]] = [[]]
-    for tensor in _without_text(listed, notes):
-        if groups[-1] and sum(each.bytes for each in groups[-1]) + tensor.bytes > output.shard_bytes:
-            groups.append([])
-        groups[-1].append(tensor)
+    groups = _in_shards(_without_text(listed, notes), output.shard_bytes or HUGGINGFACE_SHARD)
+    metadata = {"format": "pt"} if huggingface else None  # transformers refuses other names
+    if huggingface and len(groups) == 1:
+        return [safetensors.plan_file("model.safetensors", groups[0], metadata)]
     keys = [f"model-{number:05d}-of-{len(groups):05d}.safetensors" for number in range(1, len(groups) + 1)]
     where = {tensor.name: key for key, group in zip_strict(keys, groups) for tensor in group}
     total = sum(tensor.bytes for group in groups for tensor in group)
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
-    made = [safetensors.plan_file(key, group) for key, group in zip_strict(keys, groups)]
+    made = [safetensors.plan_file(key, group, metadata) for key, group in zip_strict(keys, groups)]
     text = json.dumps(index, indent=2, ensure_ascii=False).encode()
-    return [*made, *(plan_text_file(name, text) for name in INDEXES)]
+    return [*made, *(plan_text_file(name, text) for name in (INDEXES[:1] if huggingface else INDEXES))]
+
+
+def _in_shards(tensors: Iterable[PlannedTensor], most: int) -> list[list[PlannedTensor]]:
+    groups: list[list[PlannedTensor]] = [[]]
+    for tensor in tensors:
+        if groups[-1] and sum(each.bytes for each in groups[-1]) + tensor.bytes > most:
+            groups.append([])
+        groups[-1].append(tensor)
+    return groups
 
 
 def plan_one_file(key: str, tensors: Iterable[PlannedTensor], output: OutputFormat, notes: list[str]) -> FilePlan:

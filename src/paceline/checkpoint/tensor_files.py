@@ -118,6 +118,22 @@ class RemoteFile:
         )
 
 
+class FileRange:
+    """A part of a file, read as a file of its own."""
+
+    path: Path | None = None
+
+    def __init__(self, file: SourceFile, start: int, size: int) -> None:
+        self._file, self._start, self.size = file, start, size
+        self.name, self.fingerprint = f"{file.name}, byte {start:,}", f"{file.fingerprint}@{start}+{size}"
+
+    def read(self, start: int, length: int) -> Data:
+        return self._file.read(self._start + start, length)
+
+    def check_unchanged(self) -> None:
+        self._file.check_unchanged()
+
+
 class BlockCache:
     """Most recently used blocks; threads that need the same block share one request."""
 

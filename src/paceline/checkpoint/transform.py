@@ -8,13 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from paceline.checkpoint import lora
-from paceline.checkpoint.formats import ckpt, mindformers_v2, safetensors
+from paceline.checkpoint.checkpoint_content import Checkpoint
+from paceline.checkpoint.formats import ckpt, mindformers_v2, safetensors, torch_dcp
 from paceline.checkpoint.plan.file_plan import FilePlan, Piece, PlannedTensor
 from paceline.checkpoint.reshard import WriteOptions, WriteResult, write_files
 from paceline.checkpoint.select_step import parse_step
-from paceline.checkpoint.source_checkpoint import Checkpoint, open_checkpoint
+from paceline.checkpoint.source_checkpoint import open_checkpoint
 from paceline.checkpoint.strategy.strategy import read_strategy
-from paceline.checkpoint.target_files import OutputFormat, plan_full_files, plan_one_file, plan_rank_files
+from paceline.checkpoint.target_files import (
+    HUGGINGFACE,
+    OutputFormat,
+    plan_dcp_files,
+    plan_full_files,
+    plan_one_file,
+    plan_rank_files,
+)
 from paceline.checkpoint.tensor_files import open_listing
 from paceline.checkpoint.tensors.tensor_slice import full_slice
 from paceline.core.errors import UsageError
@@ -37,6 +45,8 @@ class TransformRequest:
     prefix: str = "checkpoint_"
     crc: bool = False
     shard_bytes: int = 0
+    below: str | None = None
+    """Only entries below this name, which is removed from theirs: "model" of a checkpoint with model and optimizer."""
     options: WriteOptions = field(default_factory=WriteOptions)
 
 
@@ -46,7 +56,9 @@ def transform(request: TransformRequest, ranks: Sequence[int] | None = None) -> 
     with _open_source(request) as source:
         require_strategy(source)
         output = _output_format(request, source)
-        if strategy is None and output.shard_bytes:
+        if output.format == HUGGINGFACE and strategy is not None:
+            raise UsageError("Hugging Face's files hold full weights", hint="omit --dst_ckpt_strategy")
+        if strategy is None and (output.shard_bytes or output.format == HUGGINGFACE):
             file_plans = plan_full_files(source.full_tensors().values(), "model", output, source.notes)
         else:
             file_plans = plan_rank_files(source, strategy, output, ranks)
@@ -59,11 +71,13 @@ def merge_lora(request: TransformRequest, scale: float) -> WriteResult:
         require_strategy(source)
         tensors = lora.merge_lora_tensors(source.full_tensors(), scale)
         output = _output_format(request, source)
+        if output.format == torch_dcp.FORMAT:
+            return _write(plan_dcp_files(source, [(0, tensors)]), source, request)
         return _write(plan_full_files(tensors, "merged_lora", output, source.notes), source, request)
 
 
 def convert(request: TransformRequest) -> WriteResult:
-    """Write every file in another format; the parallel layout stays the same."""
+    """Write every file in another format, in the same parallel layout; torch DCP and Hugging Face: full weights."""
     with _open_source(request) as source:
         output = _output_format(request, source)
         if output.format == mindformers_v2.FORMAT:
@@ -71,14 +85,21 @@ def convert(request: TransformRequest) -> WriteResult:
                 "writing a MindFormers 2.0 checkpoint needs the strategy",
                 hint="use paceline checkpoint transform --format mindformers",
             )
-        if output.shard_bytes:
+        full = torch_dcp.FORMAT in (output.format, source.format) or output.format == HUGGINGFACE
+        if full or output.shard_bytes or request.below:
             if source.unlisted:
                 raise UsageError(
                     "convert cannot join the files of several ranks", hint="use paceline checkpoint transform"
                 )
-            file_plans = plan_full_files(source.full_tensors().values(), "model", output, source.notes)
-            return _write(file_plans, source, request)
+            return _write(_plan_full(source, output), source, request)
         return _write(_plan_converted_files(source, output), source, request)
+
+
+def _plan_full(source: Checkpoint, output: OutputFormat) -> list[FilePlan]:
+    tensors = source.full_tensors().values()
+    if output.format == torch_dcp.FORMAT:
+        return plan_dcp_files(source, [(0, tensors)])
+    return plan_full_files(tensors, "model", output, source.notes)
 
 
 def require_strategy(source: Checkpoint) -> None:
@@ -95,12 +116,19 @@ def _open_source(request: TransformRequest) -> Iterator[Checkpoint]:
     strategy = read_strategy(request.source_strategy)
     step = parse_step(request.step) if request.step else None
     with open_listing(request.source, memory=request.options.memory // 2) as listing:
-        yield open_checkpoint(listing, strategy, step=step, deduplicated=request.deduplicated)
+        checkpoint = open_checkpoint(listing, strategy, step=step, deduplicated=request.deduplicated)
+        if request.below:
+            checkpoint.keep_below(request.below)
+        yield checkpoint
 
 
 def _output_format(request: TransformRequest, source: Checkpoint) -> OutputFormat:
-    same = source.format if source.format in (ckpt.FORMAT, safetensors.FORMAT) else safetensors.FORMAT
-    return OutputFormat(request.format or same, request.prefix, request.crc, request.shard_bytes)
+    same = source.format if source.format in (ckpt.FORMAT, safetensors.FORMAT, torch_dcp.FORMAT) else safetensors.FORMAT
+    output = OutputFormat(request.format or same, request.prefix, request.crc, request.shard_bytes)
+    if source.objects and output.format != torch_dcp.FORMAT:
+        names = ", ".join(list(source.objects)[:3]) + (" …" if len(source.objects) > 3 else "")
+        source.notes.append(f"{len(source.objects)} entries that are not tensors were left out: {names}")
+    return output
 
 
 def _plan_converted_files(source: Checkpoint, output: OutputFormat) -> list[FilePlan]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from paceline.checkpoint.checkpoint_content import Checkpoint, Parameter
 from paceline.checkpoint.file_names import Step, rank_files
 from paceline.checkpoint.formats.open_container import open_container
 from paceline.checkpoint.plan.file_plan import Piece, PlannedTensor
 from paceline.checkpoint.plan.read_tensor import Array, read_tensor
-from paceline.checkpoint.source_checkpoint import Checkpoint, Parameter, open_checkpoint
+from paceline.checkpoint.source_checkpoint import open_checkpoint
 from paceline.checkpoint.strategy.strategy import Strategy
 from paceline.checkpoint.tensor_files import FileListing
 from paceline.checkpoint.tensors.tensor_index import Container

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.checkpoint.formats import ckpt, safetensors
-from paceline.checkpoint.plan.file_plan import FilePlan, PlannedTensor
+from paceline.checkpoint.plan.file_plan import FilePlan, PlannedTensor, TensorBytes
 from paceline.checkpoint.tensors.dtypes import DType
 from paceline.checkpoint.tensors.tensor_slice import Shape, full_slice
 from paceline.core.errors import UsageError
@@ -153,11 +153,11 @@ def _check_free_space(path: Path, size: int) -> None:
 
 def _blocks(file_plan: FilePlan, data: Mapping[str, memoryview]) -> Iterator[memoryview]:
     for _, part in file_plan.parts(0, file_plan.size):
-        view = (
-            memoryview(part)
-            if isinstance(part, bytes)
-            else data[part.tensor.name][part.start : part.start + part.length]
-        )
+        if isinstance(part, bytes):
+            view = memoryview(part)
+        else:
+            assert isinstance(part, TensorBytes), "checksums of tensors occur in DCP files only"
+            view = data[part.tensor.name][part.start : part.start + part.length]
         for start in range(0, len(view), _WRITE):
             yield view[start : start + _WRITE]
 

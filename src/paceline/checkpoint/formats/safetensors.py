@@ -22,6 +22,8 @@ FORMAT = "safetensors"
 _MAX_HEADER_BYTES = 100_000_000
 SLICES = "paceline.slices"
 """Key of the metadata in files of one rank of a sharded model: {name: [full shape, start of the part here]}."""
+SHARDING = "DCP_SHARDING_INFO"
+"""Key of the metadata in files that torch's HuggingFaceStorageWriter saves for one rank."""
 _MAX_TENSORS = 250_000
 _MAX_VALUES = 12 * _MAX_TENSORS
 """Numbers and texts in a header: an element type, two offsets and a shape for every tensor."""
@@ -61,6 +63,15 @@ def held_slices(metadata: Mapping[str, str], where: str) -> dict[str, tuple[Shap
         return {str(name): (_shape(full), _shape(start)) for name, (full, start) in found.items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"{where}: its slices cannot be read ({str(error)[:80]})") from None
+
+
+def saved_offsets(metadata: Mapping[str, str], where: str) -> dict[str, Shape]:
+    """Name → where this file's part of it starts, of a file that torch's HuggingFaceStorageWriter saved for one rank."""
+    try:
+        found = json.loads(metadata[SHARDING])
+        return {str(name): _shape(entry["saved_offsets"]) for name, entry in found.items()}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise FormatError(f"{where}: its {SHARDING} cannot be read ({str(error)[:80]})") from None
 
 
 def _shape(numbers: list[int]) -> Shape:

@@ -47,6 +47,7 @@ _STORAGES = {
     "UInt16Storage": "UInt16",
     "UInt32Storage": "UInt32",
     "UInt64Storage": "UInt64",
+    "UntypedStorage": "UInt8",
 }
 _LOCAL_HEADER = 30
 
@@ -99,7 +100,7 @@ def _load(file: SourceFile, archive: zipfile.ZipFile) -> Any:
     if order and not (_is_plain(order[0], 16) and archive.read(order[0]).strip() == b"little"):
         raise FormatError(f"{file.name}: was not written on a little-endian machine", file=file.path)
     data = archive.read(names[0])
-    _check_operations(data)
+    check_operations(data)
     return _WeightsOnly(data).load()
 
 
@@ -108,12 +109,12 @@ def _is_plain(info: zipfile.ZipInfo, most: int) -> bool:
     return info.compress_type == zipfile.ZIP_STORED and info.file_size <= most
 
 
-def _check_operations(data: bytes) -> None:
+def check_operations(data: bytes, most: int = _MAX_OPERATIONS) -> None:
     """Reject what costs far more than its bytes: too many operations, or memo indexes for which unpickling would
     allocate memory (valid pickles count up from 0)."""
     for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
-        if number > _MAX_OPERATIONS:
-            raise pickle.UnpicklingError(f"more than {_MAX_OPERATIONS:,} operations describe its tensors")
+        if number > most:
+            raise pickle.UnpicklingError(f"more than {most:,} operations describe its tensors")
         if "PUT" in opcode.name and isinstance(argument, int) and argument > len(data):
             raise pickle.UnpicklingError("memo index too large")
 
@@ -128,6 +129,10 @@ class _WeightsOnly(pickle.Unpickler):
         known: Callable[..., Any] | DType | None = _ALLOWED.get((module, name))
         if known is None and module in ("torch", "torch.storage") and name in _STORAGES:
             known = dtypes.named(_STORAGES[name])
+        elif known is None and (module, name) == ("torch", "ComplexFloatStorage"):
+            known = dtypes.named_in_torch("complex64")
+        if known is None and module == "torch":
+            known = dtypes.named_in_torch(name)
         if known is None:
             raise pickle.UnpicklingError(
                 f"{module}.{name} is not allowed in a file of weights; files with code are not read"
@@ -145,6 +150,20 @@ def _rebuild(storage: _Storage, offset: int, shape: Shape, stride: Shape, *_: ob
     return _Tensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, stride)))
 
 
+def _rebuild_of_type(
+    storage: _Storage,
+    offset: int,
+    shape: Shape,
+    stride: Shape,
+    _gradient: object,
+    _hooks: object,
+    dtype: DType,
+    *_: object,
+) -> _Tensor:
+    """Types without a storage class of their own, such as float8: the storage holds bytes."""
+    return _rebuild(_Storage(dtype, storage.key, storage.count // dtype.bytes), offset, shape, stride)
+
+
 def _rebuild_parameter(data: _Tensor, *_: object) -> _Tensor:
     return data
 
@@ -152,6 +171,7 @@ def _rebuild_parameter(data: _Tensor, *_: object) -> _Tensor:
 _ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
     ("collections", "OrderedDict"): OrderedDict,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild,
+    ("torch._utils", "_rebuild_tensor_v3"): _rebuild_of_type,
     ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
     ("torch", "Size"): tuple,
 }

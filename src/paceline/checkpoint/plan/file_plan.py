@@ -6,10 +6,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Union
 
 from paceline.checkpoint.tensors.dtypes import DType
 from paceline.checkpoint.tensors.tensor_index import Container, StoredTensor
 from paceline.checkpoint.tensors.tensor_slice import Shape, TensorSlice
+
+CRC_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,33 @@ class TensorBytes:
     length: int
 
 
+@dataclass(eq=False)
+class TensorCrc:
+    """CRC32 of a tensor's bytes (little-endian), computed when it is needed: known before the tensor is written."""
+
+    tensor: PlannedTensor
+    value: int | None = None
+
+
+@dataclass(frozen=True)
+class CrcBytes:
+    """Bytes start … start + length of a CRC."""
+
+    crc: TensorCrc
+    start: int
+    length: int
+
+
+Part = Union[bytes, TensorBytes, CrcBytes]
+
+
 @dataclass
 class FilePlan:
     key: str
     """Relative to the target directory."""
     size: int = 0
     _starts: list[int] = field(default_factory=list)
-    _parts: list[bytes | TensorBytes] = field(default_factory=list)
+    _parts: list[Part] = field(default_factory=list)
     trailer: int = 0
     """Length of the trailer that holds the CRC of everything before it."""
 
@@ -81,6 +104,9 @@ class FilePlan:
         if length:
             self._add(TensorBytes(tensor, start, length), length)
 
+    def add_tensor_crc(self, crc: TensorCrc) -> None:
+        self._add(CrcBytes(crc, 0, CRC_BYTES), CRC_BYTES)
+
     def end_with_crc(self, length: int) -> None:
         self.trailer = length
         self.size += length
@@ -94,8 +120,8 @@ class FilePlan:
     def tensors(self) -> list[PlannedTensor]:
         return list({id(part.tensor): part.tensor for part in self._parts if isinstance(part, TensorBytes)}.values())
 
-    def parts(self, low: int, high: int) -> Iterator[tuple[int, bytes | TensorBytes]]:
-        """Content of bytes low … high as (offset, bytes or a range of a tensor)."""
+    def parts(self, low: int, high: int) -> Iterator[tuple[int, Part]]:
+        """Content of bytes low … high as (offset, bytes, or a range of a tensor or of its CRC)."""
         number = bisect_right(self._starts, low) - 1
         while number < len(self._parts) and self._starts[number] < high:
             part, start = self._parts[number], self._starts[number]
@@ -104,11 +130,13 @@ class FilePlan:
             if first < last:
                 if isinstance(part, bytes):
                     yield first, part[first - start : last - start]
+                elif isinstance(part, CrcBytes):
+                    yield first, CrcBytes(part.crc, part.start + first - start, last - first)
                 else:
                     yield first, TensorBytes(part.tensor, part.start + first - start, last - first)
             number += 1
 
-    def _add(self, part: bytes | TensorBytes, length: int) -> None:
+    def _add(self, part: Part, length: int) -> None:
         self._starts.append(self.size)
         self._parts.append(part)
         self.size += length

@@ -35,10 +35,21 @@ _TYPES = (
     DType("UInt64", "U64", 8),
 )
 """In the order of safetensors: its files hold the last of these first."""
+BYTES = _TYPES[2]
 INT4 = "Int4"
 TEXT = "str"
 _BY_NAME = {each.name: each for each in _TYPES if each.name}
 _BY_SAFETENSORS = {each.safetensors: each for each in _TYPES if each.safetensors and each.name != INT4}
+_NAMES_OF_TORCH = {
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E8M0": "float8_e8m0fnu",
+    "C64": "complex64",
+}
+_TORCH_NAMES = {
+    each: _NAMES_OF_TORCH.get(each.safetensors, each.name.lower()) for each in _TYPES if each.name not in (INT4, TEXT)
+}
+_BY_TORCH = {name: each for each, name in _TORCH_NAMES.items()}
 
 
 def named(name: str) -> DType | None:
@@ -48,6 +59,19 @@ def named(name: str) -> DType | None:
 
 def named_in_safetensors(name: str) -> DType | None:
     return _BY_SAFETENSORS.get(name)
+
+
+def named_in_torch(name: str) -> DType | None:
+    """
+    >>> named_in_torch("bfloat16").name
+    'BFloat16'
+    """
+    return _BY_TORCH.get(name)
+
+
+def torch_name(dtype: DType) -> str | None:
+    """None: torch has no such type."""
+    return _TORCH_NAMES.get(dtype)
 
 
 def sort_order(dtype: DType) -> int:

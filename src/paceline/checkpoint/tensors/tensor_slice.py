@@ -94,4 +94,11 @@ def are_disjoint(slices: list[TensorSlice]) -> bool:
         grid = slices[0].shape
         if all(a % n == 0 for tensor_slice in slices for a, n in zip_strict(tensor_slice.start, grid) if n):
             return len(set(slices)) == len(slices)
-    return not any(a.intersection(b) for i, a in enumerate(slices) for b in slices[:i])
+    active: list[TensorSlice] = []
+    for each in sorted(slices, key=lambda tensor_slice: tensor_slice.start):
+        # Sorted by the first axis: what ended before this one begins can meet no later one either.
+        active = [other for other in active if not other.start or other.start[0] + other.shape[0] > each.start[0]]
+        if any(each.intersection(other) for other in active):
+            return False
+        active.append(each)
+    return True

@@ -13,8 +13,8 @@ from paceline.cli.checkpoint.options import JsonOption, SourceArgument, StepOpti
 from paceline.output.console import Console
 
 if TYPE_CHECKING:
+    from paceline.checkpoint.checkpoint_content import Checkpoint
     from paceline.checkpoint.inspect import Difference, TensorRow
-    from paceline.checkpoint.source_checkpoint import Checkpoint
     from paceline.checkpoint.tensor_files import FileListing
 
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Rows to show; 0 for all.")]

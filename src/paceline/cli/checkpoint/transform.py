@@ -30,6 +30,8 @@ class CheckpointFormat(StrEnum):
     ckpt = "ckpt"
     safetensors = "safetensors"
     mindformers = "mindformers"
+    dcp = "dcp"
+    huggingface = "huggingface"
 
 
 TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help="Directory, s3:// or obs://.")]
@@ -38,7 +40,13 @@ FormatOption = Annotated[
 ]
 ShardSizeOption = Annotated[
     Optional[str],
-    typer.Option("--shard-size", help="Split full safetensors into files of this size, with an index (3G)."),
+    typer.Option(
+        "--shard-size", help="Split full safetensors into files of this size, with an index (3G; huggingface: 5 GB)."
+    ),
+]
+BelowOption = Annotated[
+    Optional[str],
+    typer.Option("--below", help="Only entries below this name, removed from theirs: model, of model.… and optim.…"),
 ]
 CrcOption = Annotated[bool, typer.Option("--crc", help="Append a checksum to .ckpt files.")]
 MemoryOption = Annotated[str, typer.Option("--memory", help="Memory to use at most.")]
@@ -71,6 +79,7 @@ def transform(
     format: FormatOption = None,
     step: StepOption = None,
     shard_size: ShardSizeOption = None,
+    below: BelowOption = None,
     crc: CrcOption = False,
     once: NoReplicasOption = False,
     memory: MemoryOption = "1G",
@@ -98,6 +107,7 @@ def transform(
             prefix=prefix,
             crc=crc,
             shard_bytes=parse_size(shard_size) if shard_size else 0,
+            below=below,
             options=_options(memory, workers, overwrite, show),
         )
         outcome = run(request, rank or None)
@@ -110,15 +120,17 @@ def convert(
     format: Annotated[CheckpointFormat, typer.Option("--format", help="Format to write.")],
     step: StepOption = None,
     shard_size: ShardSizeOption = None,
+    below: BelowOption = None,
     crc: CrcOption = False,
     memory: MemoryOption = "1G",
     workers: WorkersOption = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the same tensors in another format, file by file; reads .ckpt, safetensors, checkpoint 2.0 and torch's .pt.
+    """Write the same tensors in another format; reads .ckpt, safetensors, checkpoint 2.0, torch's .pt and DCP (.distcp).
 
     Example:  paceline checkpoint convert output/checkpoint output/safetensors --format safetensors
+    Example:  paceline checkpoint convert step-500 weights --format huggingface --below model
     """
     from paceline.checkpoint.transform import TransformRequest
     from paceline.checkpoint.transform import convert as run
@@ -131,6 +143,7 @@ def convert(
             format=format.value,
             crc=crc,
             shard_bytes=parse_size(shard_size) if shard_size else 0,
+            below=below,
             options=_options(memory, workers, overwrite, show),
         )
         outcome = run(request)

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paceline.checkpoint.checkpoint_content import Checkpoint
 from paceline.checkpoint.plan.read_tensor import read_tensor
 from paceline.checkpoint.resume.resume_point import ResumePoint, find_resume_point
-from paceline.checkpoint.source_checkpoint import Checkpoint, open_checkpoint
+from paceline.checkpoint.source_checkpoint import open_checkpoint
 from paceline.checkpoint.tensor_files import open_listing
 from paceline.checkpoint.tensors.dtypes import label
 from paceline.checkpoint.tensors.tensor_slice import TensorSlice, full_slice
