@@ -558,11 +558,58 @@ def test_cut_off_kernels_are_counted(tmp_path: Path) -> None:
     assert _messages(batch) == ["2 rows without a start or duration are left out"]
 
 
+def _two_steps(kernels: list[dict[str, Any]]) -> dict[str, str]:
+    """Two steps of 20 µs; an all-reduce from 12 to 18 µs in both; the timeline begins with the first step."""
+    columns = "stream_1_0_AllReduce-op5,stream_1_0_AllReduce-op5_start_point,stream_1_0_AllReduce-op5_end_point"
+    rows_ = (
+        "1,1000,3000,2000,1200,2500,200,1300,500,600,2200,2800\n2,3000,5000,2000,3200,4500,200,1300,500,600,4200,4800\n"
+    )
+    events = [*kernels, *(_event("AllReduce-op5", at, dur=6.0, pid=10000) for at in (12.0, 32.0))]
+    return {
+        "step_trace_raw_0_detail_time_csv": f"{HEADER},{columns}\n{rows_}",
+        "ascend_timeline_display_0_json": json.dumps(events),
+    }
+
+
+_SPLIT = "step, computing, communication, overlapped, exposed, free"
+
+
+def test_kernels_of_the_timeline_split_the_steps_where_no_other_file_does(tmp_path: Path) -> None:
+    kernels = [_event("MatMul-op1", at + begin, dur=8.0) for at in (0.0, 20.0) for begin in (1.0, 6.0)]
+    others = [
+        _event("GetNext-op9", 0.0, dur=1.0, pid=9000),
+        _event(
+            "TopK-op2", 19.0, dur=1.0, pid=9000, args={"type": "TopK", "input_0": {"shape": "4,8", "data_type": "x"}}
+        ),
+        _event("Merged Computation Op", 0.0, dur=20.0, pid=12000),
+        _event("1", 0.0, dur=20.0, tid="100000"),
+    ]
+    batch = _read(tmp_path, **_two_steps(kernels + others))
+    # From 1 to 14 µs computing, from 12 to 18 communication: 2 µs of it are hidden.
+    assert rows(batch, "steps", _SPLIT) == [
+        (1, 13_000, 6_000, 2_000, 4_000, 3_000),
+        (2, 13_000, 6_000, 2_000, 4_000, 3_000),
+    ]
+    found = rows(batch, "kernels", "step, type, core, start, duration, input_shapes")
+    assert sorted(found)[:3] == [
+        (1, "MatMul", "AI_CORE", 11_000, 8_000, None),
+        (1, "MatMul", "AI_CORE", 16_000, 8_000, None),
+        (1, "TopK", "AI_CPU", 29_000, 1_000, "4,8"),
+    ]
+    assert len(found) == 5
+
+
+def test_steps_behind_the_end_of_a_cut_off_timeline_are_not_split(tmp_path: Path) -> None:
+    kernels = [_event(f"MatMul-op{n}", n * 0.1, dur=0.1) for n in range(100)] + [_event("MatMul-op0", 21.0, dur=0.1)]
+    batch = _read(tmp_path, **_two_steps(kernels))
+    assert rows(batch, "steps", "computing IS NULL") == [(False,), (True,)]
+
+
 # -- timeline ---------------------------------------------------------------------------------------------------------
 
 
 def _event(name: str, ts: float, **more: Any) -> dict[str, Any]:
-    return {"name": name, "ph": "X", "tid": "5", "ts": ts, "dur": 2.5, "pid": 0, **more}
+    return {"name": name, "ph": "X", "tid": "5", "ts": ts, "dur": 2.5, "pid": 0} | more
 
 
 def test_timeline_is_tied_to_the_steps_by_its_communication(tmp_path: Path) -> None:
@@ -599,6 +646,7 @@ def _timeline_with_kernels() -> str:
             _event("7", 4.0, tid="100000"),
             _event("MatMulV3-op12", 5.0, tid="519"),
             _event("GetNext-op1", 6.0, pid=9000),
+            _event("TopK-op2", 6.0, pid=9000),
             _event("AllReduce-op5", 7.0, pid=10000),
             _event("Free Time", 8.0, pid=12000),
             *(
@@ -617,7 +665,7 @@ def test_operators_of_the_timeline_are_the_kernels_where_no_other_file_has_them(
     )
     assert rows(batch, "kernels", "step, name, type, core, stream, start, duration") == [
         (7, "MatMulV3-op12", "MatMulV3", "AI_CORE", 519, 11_000, 2_500),
-        (7, "GetNext-op1", "GetNext", "AI_CPU", 5, 12_000, 2_500),
+        (7, "TopK-op2", "TopK", "AI_CPU", 5, 12_000, 2_500),
     ]
 
 

@@ -1,11 +1,10 @@
-"""Operators and kernels of one rank in MindInsight trees; times are ms, on GPU µs.
+"""Operators of one rank in MindInsight trees; times are ms, on GPU µs.
 
 aicore_intermediate_{id}_type.csv    total per operator type
 aicore_intermediate_{id}_detail.csv  mean and count per operator (older versions: mean of one step)
 output_op_compute_time_{id}.txt      the same as text, used if the file above is missing
 aicpu_intermediate_{id}.csv          every AI CPU operator, with begin and end in µs
 gpu_op_{type,detail}_info_{id}.csv   totals on GPU
-output_timeline_data_{id}.txt        every AI core kernel: name, stream, start ms, duration ms
 framework_raw_{id}.csv               types, shapes and data types of the operators above
 """
 
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from paceline.core.errors import FormatError
 from paceline.formats.base import Sink
@@ -108,7 +106,7 @@ def _first(row: dict[str, str], *names: str) -> str | None:
 
 
 def read_aicpu(path: Path, step_trace: Path | None, sink: Sink) -> None:
-    trace = StepTrace(_steps(step_trace, sink))
+    trace = StepTrace(steps_of_trace(step_trace, sink))
     times: dict[str, list[int]] = {}
     kernels = []
     for _, row in csv_lines(path, sink):
@@ -200,81 +198,8 @@ def _shape(operand: _Operand) -> str:
     return operand.shape if isinstance(operand.shape, str) else ",".join(map(str, operand.shape))
 
 
-# -- kernels ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class KernelFiles:
-    timeline: Path
-    framework: Path | None
-    step_trace: Path | None
-
-
-_STAGE_KERNELS = """
-    CREATE OR REPLACE TEMP TABLE timeline_rows AS
-    SELECT trim(name) AS name,
-           TRY_CAST(trim(stream) AS BIGINT) AS stream,
-           (TRY_CAST(trim(start) AS DECIMAL(24, 6)) * 1000000)::BIGINT AS start,
-           (TRY_CAST(trim(duration) AS DECIMAL(24, 6)) * 1000000)::BIGINT AS duration
-    FROM read_csv(?, header = false, skip = 1, delim = ',', quote = '', escape = '', null_padding = true,
-                  strict_mode = false, auto_detect = false,
-                  columns = {name: 'VARCHAR', stream: 'VARCHAR', start: 'VARCHAR', duration: 'VARCHAR'})
-"""
-
-_KERNELS = r"""
-    SELECT kernel.name,
-           coalesce(descriptions.type, regexp_replace(regexp_replace(kernel.name, '^.*/', ''), '-op\d+$', '')) AS type,
-           'AI_CORE' AS core, stream, kernel.start, kernel.duration,
-           CASE WHEN kernel.start < step_rows."end" THEN step_rows.step END AS step,
-           descriptions.input_shapes, descriptions.input_types, descriptions.output_shapes
-    FROM timeline_rows AS kernel
-    LEFT JOIN descriptions USING (name)
-    ASOF LEFT JOIN step_rows ON kernel.start >= step_rows.start
-    WHERE kernel.start IS NOT NULL AND kernel.duration IS NOT NULL
-"""
-
-
-def read_kernels(files: KernelFiles, sink: Sink) -> None:
-    if files.timeline.stat().st_size == 0:
-        raise FormatError("is empty", file=files.timeline)
-    descriptions = read_framework(files.framework, sink) if files.framework else []
-    sink.connection.execute(_STAGE_KERNELS, [str(files.timeline)])
-    sink.connection.register("descriptions", _columns_of(descriptions))
-    sink.connection.register("step_rows", step_columns(files.step_trace, sink))
-    try:
-        sink.add_query("kernels", _KERNELS)
-        _warn_about_damage(files.timeline, sink)
-    finally:
-        sink.connection.unregister("descriptions")
-        sink.connection.unregister("step_rows")
-        sink.connection.execute("DROP TABLE timeline_rows")
-
-
-def _columns_of(descriptions: Sequence[OperatorDescription]) -> dict[str, np.ndarray[tuple[int], np.dtype[np.object_]]]:
-    names = ("name", "type", "input_shapes", "input_types", "output_shapes")
-    return {name: np.array([getattr(each, name) for each in descriptions], dtype=object) for name in names}
-
-
-def step_columns(step_trace: Path | None, sink: Sink) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Number, begin and end of each step, for joins."""
-    steps = _steps(step_trace, sink)
-    return {
-        "step": np.array([step.number for step in steps], dtype=np.int64),
-        "start": np.array([step.start for step in steps], dtype=np.int64),
-        "end": np.array([step.end for step in steps], dtype=np.int64),
-    }
-
-
-def _steps(step_trace: Path | None, sink: Sink) -> tuple[TraceStep, ...]:
+def steps_of_trace(step_trace: Path | None, sink: Sink) -> tuple[TraceStep, ...]:
     try:
         return read_step_trace(step_trace, sink, windows=False).steps if step_trace else ()
     except FormatError:
         return ()  # the section of the steps reports the error
-
-
-def _warn_about_damage(path: Path, sink: Sink) -> None:
-    # fetchall, not fetchone: DuckDB 2 refuses to unregister while a result is open.
-    query = "SELECT count(*) FROM timeline_rows WHERE start IS NULL OR duration IS NULL"
-    [(lost,)] = sink.connection.execute(query).fetchall()
-    if lost:
-        sink.warn(f"{lost:,} rows without a start or duration are left out", file=path)

@@ -12,18 +12,17 @@ from paceline.formats.hccl.execution import RankCommunicators
 from paceline.formats.minddata.pipeline import minddata_sections
 from paceline.formats.mindinsight.collectives import CollectiveFiles, read_collectives
 from paceline.formats.mindinsight.flops import read_flops_operators, read_flops_summary
+from paceline.formats.mindinsight.kernels import KernelFiles, read_kernels
 from paceline.formats.mindinsight.memory import MemoryFiles, read_memory
 from paceline.formats.mindinsight.operators import (
-    KernelFiles,
     read_aicore_details,
     read_aicore_types,
     read_aicpu,
     read_compute_times,
     read_gpu_operators,
-    read_kernels,
 )
 from paceline.formats.mindinsight.rank_hosts import RankPlacement
-from paceline.formats.mindinsight.steps import read_steps
+from paceline.formats.mindinsight.step_split import StepFiles, read_steps
 from paceline.formats.mindinsight.timeline import TimelineFiles, read_timeline
 from paceline.formats.mindspore_cpu.sections import cpu_sections
 from paceline.storage.file_tree import File
@@ -31,6 +30,7 @@ from paceline.storage.file_tree import File
 STEP_TRACE = "step_trace_raw_#_detail_time.csv"
 FRAMEWORK = "framework_raw_#.csv"
 KERNELS = "output_timeline_data_#.txt"
+TIMELINE = "ascend_timeline_display_#.json"
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,9 @@ def _read_identity(placement: RankPlacement, stage: int | None, communicators: R
 def _steps(rank: RankFiles) -> Iterator[RecordingSection]:
     trace = rank.files.get(STEP_TRACE)
     if trace or rank.split:
-        read = partial(read_steps, _path(trace), _path(rank.split))
-        yield _section("steps", {"steps"}, (trace, rank.split), read)
+        kernels = rank.files.get(KERNELS) or rank.files.get(TIMELINE)
+        files = StepFiles(_path(trace), _path(rank.split), _kernel_files(rank))
+        yield _section("steps", {"steps"}, (trace, rank.split, kernels), partial(read_steps, files))
 
 
 def _collectives(rank: RankFiles) -> Iterator[RecordingSection]:
@@ -150,8 +151,8 @@ def _operators(rank: RankFiles) -> Iterator[RecordingSection]:
 
 def _kernels(rank: RankFiles) -> Iterator[RecordingSection]:
     framework, trace = rank.files.get(FRAMEWORK), rank.files.get(STEP_TRACE)
-    if kernels := rank.files.get(KERNELS):
-        files = KernelFiles(kernels.path, _path(framework), _path(trace))
+    if files := _kernel_files(rank):
+        kernels = rank.files.get(KERNELS) or rank.files.get(TIMELINE)
         yield _section("kernels", {"kernels"}, (kernels, framework, trace), partial(read_kernels, files))
     if aicpu := rank.files.get("aicpu_intermediate_#.csv"):
         yield _section(
@@ -159,11 +160,18 @@ def _kernels(rank: RankFiles) -> Iterator[RecordingSection]:
         )
 
 
+def _kernel_files(rank: RankFiles) -> KernelFiles | TimelineFiles | None:
+    trace = _path(rank.files.get(STEP_TRACE))
+    if kernels := rank.files.get(KERNELS):
+        return KernelFiles(kernels.path, _path(rank.files.get(FRAMEWORK)), trace)
+    timeline = rank.files.get(TIMELINE)
+    ai_cpu_is_known = "aicpu_intermediate_#.csv" in rank.files
+    return TimelineFiles(timeline.path, trace, None, ai_cpu_is_known) if timeline else None
+
+
 def _timelines(rank: RankFiles) -> Iterator[RecordingSection]:
     trace, kernels = rank.files.get(STEP_TRACE), rank.files.get(KERNELS)
-    for name in ("ascend_timeline_display_#.json", "gpu_timeline_display_#.json", "timeline_display_#.json"):
+    for name in (TIMELINE, "gpu_timeline_display_#.json", "timeline_display_#.json"):
         if timeline := rank.files.get(name):
-            cpu_known = "aicpu_intermediate_#.csv" in rank.files
-            files = TimelineFiles(timeline.path, _path(trace), _path(kernels), cpu_known)
-            tables = {"events"} if kernels else {"events", "kernels"}
-            yield _section("timeline", tables, (timeline, trace, kernels), partial(read_timeline, files))
+            files = TimelineFiles(timeline.path, _path(trace), _path(kernels))
+            yield _section("timeline", {"events"}, (timeline, trace, kernels), partial(read_timeline, files))

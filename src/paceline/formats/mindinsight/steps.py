@@ -1,12 +1,8 @@
-"""Steps in MindInsight trees: step_trace_raw_{id}_detail_time.csv, split further by *_cluster_analyse_*.csv.
-
-step_trace_raw counts in ticks of 10 ns of the device's clock:
+"""The step trace of MindInsight trees, step_trace_raw_{id}_detail_time.csv, in ticks of 10 ns of the device's clock:
 
     total = end_point - start_point = iteration_interval + fp_and_bp + tail
 
-cluster_analyse is in ms (µs on GPU), one row per step without a step number. Its computation_time is
-step - communication_alone_time, which includes free time. Both files end with an average whose definition depends on the
-version (steps 2..n, all steps, or a longer run): it is not used.
+The file ends with an average whose definition depends on the version (steps 2..n, all steps, or a longer run): it is not used.
 """
 
 from __future__ import annotations
@@ -117,79 +113,6 @@ def _windows(operators: tuple[tuple[str, int, int], ...], cells: Sequence[str], 
         start, end = scaled(cells[at_start], TICK), scaled(cells[at_end], TICK)
         if start and end and end >= start:  # 0: the operator did not run in this step
             yield OperatorWindow(name, step, start, end)
-
-
-# -- the section ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StepSplit:
-    """One row of cluster_analyse (ns)."""
-
-    computing: int | None
-    exposed: int | None
-    bubble: int | None
-
-
-def read_steps(step_trace: Path | None, analyse: Path | None, sink: Sink) -> None:
-    steps = read_step_trace(step_trace, sink, windows=False).steps if step_trace else ()
-    splits = _splits_of_steps(_read_splits(analyse, sink), len(steps), analyse, sink) if analyse else []
-    if not steps:
-        sink.add("steps", {"step": list(range(1, len(splits) + 1)), **_split_columns(splits)})
-        return
-    splits += [StepSplit(None, None, None)] * (len(steps) - len(splits))
-    sink.add(
-        "steps",
-        {
-            "step": [step.number for step in steps],
-            "start": [step.start for step in steps],
-            "end": [step.end for step in steps],
-            "duration": [step.duration for step in steps],
-            "data_wait": [step.data_wait for step in steps],
-            "forward_backward": [step.forward_backward for step in steps],
-            "tail": [step.tail for step in steps],
-            **_split_columns(splits[: len(steps)]),
-        },
-    )
-
-
-def _split_columns(splits: list[StepSplit]) -> dict[str, list[int | None]]:
-    return {
-        "computing": [split.computing for split in splits],
-        "exposed": [split.exposed for split in splits],
-        "bubble": [split.bubble for split in splits],
-    }
-
-
-def _read_splits(path: Path, sink: Sink) -> list[StepSplit]:
-    header, lines = csv_table(path, sink)
-    unit = 1e3 if path.name.startswith("gpu_") else 1e6  # µs on GPU, ms on Ascend
-    wanted = [_column(header, start) for start in ("computation", "communication_alone", "receive_alone")]
-    if wanted[0] is None:
-        return []  # the data-parallel variant only repeats the step trace
-    return [
-        StepSplit(*(None if index is None else scaled(cells[index], unit) for index in wanted)) for _, cells in lines
-    ]
-
-
-def _column(header: list[str], start: str) -> int | None:
-    """The first column whose name begins so: some versions append "_time"."""
-    return next((index for index, name in enumerate(header) if name.startswith(start)), None)
-
-
-def _splits_of_steps(splits: list[StepSplit], steps: int, path: Path, sink: Sink) -> list[StepSplit]:
-    """The rows without the average. With one row more than steps the last is the average; otherwise there is a warning."""
-    if not splits or len(splits) == steps + 1:
-        return splits[:-1]
-    if len(splits) == steps:
-        sink.warn(f"{steps} rows for {steps} steps: all are used as steps, none as their average", file=path)
-        return splits
-    if len(splits) == 1:
-        sink.warn("one row and no step trace: assumed to be an average and left out", file=path)
-    else:
-        known = f"{steps} steps" if steps else "an unknown number of steps"
-        sink.warn(f"{len(splits)} rows for {known}: the last one is assumed to be an average", file=path)
-    return splits[:-1]
 
 
 def stage_of(rank: int, *, stages: int, ranks: int) -> int | None:

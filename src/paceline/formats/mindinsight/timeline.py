@@ -1,8 +1,7 @@
 """Timeline of one rank, {ascend_,gpu_,}timeline_display_{id}.json: a Chrome trace, truncated at a size limit.
 
 Times are µs since the first event. They are converted to the clock of the step trace with the communication operators
-(which MindSpore copied from there), with the lane of steps, or with a kernel of output_timeline_data. Where that file is
-not there, the lanes of AI Core and AI CPU operators are the kernels; their names are TYPE-opNUMBER.
+(which MindSpore copied from there), with the lane of steps, or with a kernel of output_timeline_data.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from statistics import median_low
 from paceline.core.errors import FormatError
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.trace_events import load_trace
-from paceline.formats.mindinsight.operators import step_columns
 from paceline.formats.mindinsight.steps import StepTrace, read_step_trace
 from paceline.formats.units import scaled
 
@@ -29,7 +27,7 @@ class TimelineFiles:
     timeline: Path
     step_trace: Path | None
     kernels: Path | None
-    ai_cpu_is_known: bool
+    ai_cpu_is_known: bool = False
     """Whether another file has the operators of the AI CPU."""
 
 
@@ -49,45 +47,20 @@ _EVENTS = """
 """
 
 
-_KERNELS = """
-    WITH processes AS (
-        SELECT pid, regexp_extract(upper(max(coalesce(labels, label))), '^(AICORE|AICPU) OP$', 1) AS core
-        FROM timeline WHERE ph = 'M' AND name IN ('process_labels', 'process_name') GROUP BY pid
-    )
-    SELECT steps.step, event.name, regexp_replace(event.name, '-op[0-9]+$', '') AS type,
-           if(core = 'AICPU', 'AI_CPU', 'AI_CORE') AS core, try_cast(event.tid AS BIGINT) AS stream, event.ts + ? AS start,
-           event.dur AS duration
-    FROM timeline AS event JOIN processes USING (pid)
-    LEFT JOIN step_rows AS steps ON event.ts + ? >= steps.start AND event.ts + ? < steps.end
-    WHERE event.ph = 'X' AND event.ts IS NOT NULL AND event.dur IS NOT NULL AND core IN ('AICORE', ?)
-      AND regexp_matches(event.name, '-op[0-9]+$')
-"""
-
-
 def read_timeline(files: TimelineFiles, sink: Sink) -> None:
     _warn_about_limit(files.timeline, sink)
     args = {"labels": "labels", "label": "name", "type": "type", "full_name": "fullname"}
     load_trace(sink.connection, files.timeline, table="timeline", args=args)
     try:
-        offset = _offset(files, sink)
+        offset = timeline_offset(files, sink)
         if offset is None:
             sink.warn(
                 "the timeline cannot be aligned with the clock of the steps: its times count from its start",
                 file=files.timeline,
             )
         sink.add_query("events", _EVENTS, [offset or 0])
-        if files.kernels is None and offset is not None:
-            _add_kernels(files, offset, sink)
     finally:
         sink.connection.execute("DROP TABLE timeline")
-
-
-def _add_kernels(files: TimelineFiles, offset: int, sink: Sink) -> None:
-    sink.connection.register("step_rows", step_columns(files.step_trace, sink))
-    try:
-        sink.add_query("kernels", _KERNELS, [*[offset] * 3, "AICORE" if files.ai_cpu_is_known else "AICPU"])
-    finally:
-        sink.connection.unregister("step_rows")
 
 
 def _warn_about_limit(path: Path, sink: Sink) -> None:
@@ -99,7 +72,7 @@ def _warn_about_limit(path: Path, sink: Sink) -> None:
 # -- the clock --------------------------------------------------------------------------------------------------------
 
 
-def _offset(files: TimelineFiles, sink: Sink) -> int | None:
+def timeline_offset(files: TimelineFiles, sink: Sink) -> int | None:
     """ns to add to the timeline's times; None if it cannot be aligned."""
     trace = _step_trace(files.step_trace, sink)
     for differences in (_by_operators(trace, sink), _by_steps(trace, sink), _by_kernel(files.kernels, sink)):
