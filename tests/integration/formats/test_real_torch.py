@@ -175,7 +175,7 @@ def test_kernels_have_the_operator_module_code_and_shapes_that_launched_them(tmp
 def test_a_device_that_was_not_recorded_is_not_called_idle(pattern: str, said: str, tmp_path: Path) -> None:
     batch, _ = read_all(READER, one(pattern), tmp_path)
     [warning] = [each for each in batch.warnings if said in each.message]
-    assert "nothing is said about the device" in warning.message
+    assert "nothing is reported about the device" in warning.message
     assert rows(batch, "steps", "count(computing), count(free), count(exposed), count(duration) > 0") == [
         (0, 0, 0, True)
     ]
