@@ -10,6 +10,7 @@ import numpy as np
 
 from paceline.formats.base import Sink
 from paceline.formats.intervals import Times
+from paceline.formats.kineto.categories import LOADING
 from paceline.formats.kineto.collectives import CALL_COLUMNS
 from paceline.formats.kineto.nesting import NOTHING, Spans, innermost
 
@@ -22,11 +23,13 @@ OWN_KERNELS = "at::native"
 """Kernels of torch itself: a copy or a sum next to a collective, never the collective."""
 
 _IS_CALL = " OR ".join(f"starts_with(name, '{start}')" for start in COLLECTIVE_CALLS)
+_IS_MARK = f"{_IS_CALL} OR starts_with(name, 'ProfilerStep#') OR starts_with(name, '{LOADING}')"
 _ENCLOSING = {
     "operator": IS_OPERATOR,
     "params": f"name = '{PARAMETERS}' AND cat IS DISTINCT FROM 'gpu_user_annotation'",
     "annotation": f"({_IS_CALL}) AND name <> '{PARAMETERS}' AND cat IS DISTINCT FROM 'gpu_user_annotation'",
     "module": "cat = 'python_function' AND starts_with(name, 'nn.Module: ')",
+    "range": f"(cat = 'nvtx' OR cat = 'user_annotation' AND NOT ({_IS_MARK}))",
     "frame": "cat = 'python_function' AND NOT starts_with(name, 'nn.Module: ') AND NOT starts_with(name, '<built-in')",
 }
 """Column of `kineto_calls` → which spans of the host."""

@@ -89,7 +89,7 @@ def read_trace_head(file: File) -> TraceHead:
         rank = None
     world = _value(info, "world_size", int, notes) or 0
     return TraceHead(
-        rank=_rank_in_name(file.relative) if rank is None else rank,
+        rank=rank_in_name(file.relative) if rank is None else rank,
         world=world if 0 < world < MAX_RANKS else 0,
         host=_value(values, "host_name", str, notes)
         or _value(values, "hostname", str, notes)
@@ -119,9 +119,9 @@ def _decoded(data: bytes | msgspec.Raw, type: type[T]) -> T | None:
         return None
 
 
-def _rank_in_name(relative: str) -> int | None:
+def rank_in_name(relative: str) -> int | None:
     """
-    >>> _rank_in_name("run/rank-3/trace.json"), _rank_in_name("trace_7.pt.trace.json.gz"), _rank_in_name("a.json")
+    >>> rank_in_name("run/rank-3/trace.json"), rank_in_name("trace_7.pt.trace.json.gz"), rank_in_name("a.json")
     (3, 7, None)
     """
     named = _RANK_IN_PATH.findall(relative) or _RANK_AT_END.findall(relative)

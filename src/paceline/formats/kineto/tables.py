@@ -6,6 +6,8 @@ gpu_memcpy and gpu_memset; kernels of a communication library are recognised by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from paceline.formats.base import Sink
@@ -63,6 +65,25 @@ _STAGED = (
 def read_trace(path: Path, head: TraceHead, kernels: CommunicationKernels, sink: Sink) -> None:
     if load_trace(sink.connection, path, args=_ARGS, integers=_INTEGERS, whole=False):
         sink.warn("is cut off; everything before the cut is read", file=path)
+    read_staged_trace(head, kernels, sink, partial(_read_counters, path))
+
+
+def create_trace_table(sink: Sink) -> None:
+    """Create the empty table `trace`, as load_trace does, for recordings of other tools."""
+    columns = ", ".join(f"{name} {'BIGINT' if name in _INTEGERS else 'VARCHAR'}" for name in _ARGS)
+    sink.connection.execute(
+        "CREATE OR REPLACE TEMP TABLE trace (ph VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR, cat VARCHAR, "
+        f"id VARCHAR, ts BIGINT, dur BIGINT, {columns})"
+    )
+
+
+def read_staged_trace(
+    head: TraceHead,
+    kernels: CommunicationKernels,
+    sink: Sink,
+    read_counters: Callable[[int, Sink], None] = lambda shift, sink: None,
+) -> None:
+    """All tables of what is in the table `trace`, with the categories and arguments that torch writes."""
     shift = _stage_spans(head, sink)
     _stage_device(kernels, sink)
     stage_calls(sink)
@@ -77,7 +98,7 @@ def read_trace(path: Path, head: TraceHead, kernels: CommunicationKernels, sink:
     sink.add_query("host_calls", _HOST_CALLS)
     sink.add_query("memory", _MEMORY, [shift])
     sink.add_query("ranks_memory", _RANKS_MEMORY, [_capacity(head, device)])
-    _read_counters(path, shift, sink)
+    read_counters(shift, sink)
     sink.connection.execute("DROP VIEW kineto_spans")
     for table in _STAGED:
         sink.connection.execute(f"DROP TABLE {table}")
@@ -85,6 +106,11 @@ def read_trace(path: Path, head: TraceHead, kernels: CommunicationKernels, sink:
 
 def read_events(path: Path, head: TraceHead, sink: Sink) -> None:
     load_trace(sink.connection, path, args={"label": "name", "labels": "labels"}, phases="XM", whole=False)
+    read_staged_events(head, sink)
+
+
+def read_staged_events(head: TraceHead, sink: Sink) -> None:
+    """The timeline of what is in the table `trace`."""
     _stage_spans(head, sink)
     sink.add_query("events", _EVENTS)
     sink.connection.execute("DROP VIEW kineto_spans")
@@ -160,7 +186,7 @@ _KERNELS = """
     SELECT step, work.name, CASE WHEN kind = 'kernel' THEN function ELSE kind END AS type,
            CASE WHEN communicates THEN 'COMMUNICATION' ELSE 'GPU' END AS core, work.stream, work.start, work.duration,
            launched AS launch, caller.name AS operator,
-           nullif(replace(module.name, 'nn.Module: ', ''), '') AS module, frame.name AS code,
+           coalesce(nullif(replace(module.name, 'nn.Module: ', ''), ''), range.name) AS module, frame.name AS code,
            caller.shapes AS input_shapes, caller.shape_types AS input_types
     FROM kineto_device AS work
     LEFT JOIN functions ON functions.name = work.name
@@ -168,6 +194,7 @@ _KERNELS = """
     LEFT JOIN kineto_calls AS calls USING (work)
     LEFT JOIN kineto_around AS caller ON calls.operator = caller.row
     LEFT JOIN kineto_around AS module ON calls.module = module.row
+    LEFT JOIN kineto_around AS range ON calls.range = range.row
     LEFT JOIN kineto_around AS frame ON calls.frame = frame.row
 """
 
