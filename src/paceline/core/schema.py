@@ -105,7 +105,7 @@ KERNELS = TableSchema(
     wait           BIGINT   ns  waiting before execution, as the device recorded it
     launch         BIGINT   ns  when the host launched it
     operator       VARCHAR  -   innermost operator of the framework around the launch
-    module         VARCHAR  -   innermost module of the model around the launch, else the innermost range that the code names (NVTX, record_function)
+    module         VARCHAR  -   innermost module of the model around the launch, else the innermost named range (NVTX)
     code           VARCHAR  -   innermost Python function around the launch
     input_shapes   VARCHAR  -   "4096,8192;8192,1280"
     input_types    VARCHAR  -   "FLOAT16;FLOAT16"

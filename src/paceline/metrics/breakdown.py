@@ -25,12 +25,11 @@ from paceline.formats.file_selection import needed_for_diagnosis
 from paceline.formats.kineto.groups import has_stages
 from paceline.formats.kineto.metadata import read_trace_head
 from paceline.formats.kineto.quick_steps import UnsupportedTrace, quick_steps
-from paceline.formats.registry import find_recordings
 from paceline.metrics.comm_events import PEER_TO_PEER
 from paceline.metrics.peers import Excess, excess_over_peers, peer_groups, program
 from paceline.metrics.steps import COLUMNS, StepRows, mean_by, recorded_whole, steady_steps, step_parts
+from paceline.run.source_recordings import open_tree
 from paceline.storage.fetch_source import fetch_source
-from paceline.storage.file_tree import walk
 from paceline.storage.url import is_remote
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def _breakdown(
 
 def _quick(source: Path) -> Breakdown | None:
     """None: something that only the readers of a Run understand."""
-    parts = list(find_recordings(walk(source)))
+    _, parts = open_tree(source)
     ranks = [part.rank for part in parts]
     if not parts or len(set(ranks)) < len(ranks) or any(part.format != "kineto" for part in parts):
         return None

@@ -27,10 +27,11 @@ from paceline.run.executors.processes import ProcessExecutor
 from paceline.run.ingest import OnReadProgress, fill_store, section_key
 from paceline.run.io_endpoints import ReadSource
 from paceline.run.read_warning import ReadWarning
-from paceline.run.source_selection import IDENTITY_TABLES, select_recordings
+from paceline.run.source_recordings import has_profile, no_profile_error, open_tree
+from paceline.run.source_selection import select_recordings
 from paceline.run.sql_sandbox import check_read_only, query_error, restrict_to_directories
 from paceline.run.store import default_store_directory, open_run_store
-from paceline.storage.file_tree import Tree, walk
+from paceline.storage.file_tree import Tree
 
 TABLE_NAMES = (*TABLES, "links")
 _ALWAYS_LOADED = frozenset({"ranks", "groups", "transfers", "collectives"})
@@ -54,14 +55,10 @@ class Run:
         self.source = name or str(source)
         """As users name it: the URL of a remote source, not the path of its copy."""
         self._executor, self._progress = executor or ProcessExecutor(1), progress
-        self._tree = scanned[0] if scanned else walk(source)
+        self._tree, recordings = (scanned[0], list(find_recordings(scanned[0]))) if scanned else open_tree(source)
         self._read_source = scanned[1] if scanned else ReadSource(self._tree.root)
-        recordings = list(find_recordings(self._tree))
-        if not any(recording.tables - IDENTITY_TABLES for recording in recordings):
-            raise UsageError(
-                f"{self.source}: no profile found in {len(self._tree.files):,} files",
-                hint="see docs/formats.md for the formats; give the directory above the ranks' directories",
-            )
+        if not has_profile(recordings):
+            raise no_profile_error(self.source, self._tree)
         self._selected, self._warnings = select_recordings(recordings)
         self._file_gaps = FileGaps(tuple(entry.recording for entry in self._selected), local=not self._read_source.url)
         self._warnings += [ReadWarning(None, None, text) for text in self._tree.unreadable]

@@ -16,7 +16,10 @@ from pathlib import Path
 from paceline.core.scratch_directory import remove_abandoned
 from paceline.storage.cache_dir import cache_root
 
-KINDS = {"stores": "store", "remote": "download", "samples": "sample", "inputs": "input", "transfers": "transfer"}
+KINDS = {"stores": "store", "remote": "download", "samples": "sample", "inputs": "input", "transfers": "transfer"} | {
+    "unpacked": "archive",
+    "nsys": "export",
+}
 """Subdirectories of the cache; what lies beside them are stores of local sources."""
 _LOCK = "lock"
 _OURS = re.compile(r".*-[0-9a-f]{16}(\.jsonl)?")
