@@ -80,7 +80,9 @@ def computing(source: Path, tmp_path: Path) -> list[tuple[int, int, int]]:
 EXPECTED = [(0, 0, 500_000), (0, 1, 500_000), (1, 0, 600_000), (1, 1, 600_000)]
 
 
-@pytest.mark.parametrize("name", ["run.zip", "run.tar", "run.tgz", "run.tar.gz", "run.tar.xz", "run.tar.bz2", "run.tar.zst"])
+@pytest.mark.parametrize(
+    "name", ["run.zip", "run.tar", "run.tgz", "run.tar.gz", "run.tar.xz", "run.tar.bz2", "run.tar.zst"]
+)
 def test_an_archive_is_a_source(name: str, tmp_path: Path, cache: Path) -> None:
     source = write_archive(tmp_path / name)
     assert computing(source, tmp_path) == EXPECTED
