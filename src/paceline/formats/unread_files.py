@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from paceline.core.i18n import Language, text
-from paceline.storage.archives import is_archive
+from paceline.storage.archive_names import is_archive
 from paceline.storage.file_tree import File
 
 _HEAD = 8192

@@ -12,7 +12,8 @@ from paceline.formats.base import RankRecording
 from paceline.formats.file_selection import needed_for_diagnosis
 from paceline.formats.registry import find_recordings
 from paceline.run.source_selection import IDENTITY_TABLES
-from paceline.storage.archives import is_archive, with_archives, with_compressed_files
+from paceline.storage.archive_names import is_archive
+from paceline.storage.archives import with_archives, with_compressed_files
 from paceline.storage.file_tree import Tree, walk
 
 

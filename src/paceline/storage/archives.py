@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from paceline.core.errors import FormatError
+from paceline.storage.archive_names import Needed, inner_name, is_archive
 from paceline.storage.file_tree import File, Tree
-
-ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.zst", ".tar.xz", ".tar.bz2")
-COMPRESSED = (".zst", ".gz", ".xz", ".bz2")
-"""Of single files."""
-
-Needed = Callable[[str], bool]
-"""Whether a file is wanted, by its path below the root."""
-
-
-def is_archive(name: str) -> bool:
-    return name.lower().endswith(ARCHIVES)
-
-
-def inner_name(name: str) -> str | None:
-    """trace.json.zst → trace.json"""
-    return next((name[: -len(end)] for end in COMPRESSED if name.lower().endswith(end)), None)
 
 
 def with_compressed_files(tree: Tree, needed: Needed) -> Tree:

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, cast
 
 from paceline.core.errors import FormatError
 from paceline.core.scratch_directory import scratch_directory
-from paceline.storage.archives import Needed, inner_name, is_archive
+from paceline.storage.archive_names import Needed, inner_name, is_archive
 from paceline.storage.cache_dir import cache_name, cache_root
 from paceline.storage.file_tree import File, walk
 

@@ -126,7 +126,13 @@ def test_any_trace_gives_the_same_steps(
     path = written(tmp_path / "rank-0.json", [ends, KERNEL, *events], baseTimeNanoseconds=base)
     scratch = tmp_path / "scratch"
     scratch.mkdir(exist_ok=True)
-    assert quick_rows(path) == whole_rows(path, scratch)
+    try:
+        quick = quick_rows(path)
+    except UnsupportedTrace as error:
+        # Only the full reader looks for what repeats.
+        assert "inferred" in str(error) and ends is KERNEL
+    else:
+        assert quick == whole_rows(path, scratch)
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def _as_array(path: Path, cut: list[str] | None = None) -> Iterator[Path]:
     """
     if path.stat().st_size == 0:
         raise FormatError("is empty", file=path)
-    packed = _is_gzip(path)
+    packed = is_gzip(path)
     if not packed and _starts_with_bracket(path) and (cut is None or _ends_with_bracket(path)):
         yield path
         return
@@ -242,7 +242,7 @@ def event_pieces(path: Path, *, size: int = _PIECE, most: int = _MAX_EVENT) -> I
     Split where an event begins with its phase, as torch writes them: no string contains `{"ph"`, because its quotes would
     be escaped. Traces that are written differently are returned in one piece, if they are no larger than `most`.
     """
-    blocks = unpacked(path) if _is_gzip(path) else _blocks(path)
+    blocks = unpacked(path) if is_gzip(path) else _blocks(path)
     buffer, is_list = _after_bracket(blocks, path)
     for block in blocks:
         buffer += block
@@ -288,7 +288,7 @@ def _last_opening(events: bytes) -> int:
 def read_head(path: Path, size: int = 65536) -> bytes:
     """The first bytes of a file, unpacked if it is gzip; b"" if it is damaged."""
     try:
-        with gzip.open(path, "rb") if _is_gzip(path) else path.open("rb") as source:
+        with gzip.open(path, "rb") if is_gzip(path) else path.open("rb") as source:
             return source.read(size)
     except (OSError, EOFError, zlib.error):
         return b""
@@ -307,7 +307,7 @@ def read_metadata(path: Path) -> bytes:
             break
     if not found:
         return b"{}"
-    rest = b"}" if _is_gzip(path) else _after_events(path, found.end() - 1)
+    rest = b"}" if is_gzip(path) else _after_events(path, found.end() - 1)
     return head[: found.start()] + b'"traceEvents":0' + rest
 
 
@@ -317,7 +317,7 @@ def _after_events(path: Path, start: int) -> bytes:
         return data[end:] if end else b"}"
 
 
-def _is_gzip(path: Path) -> bool:
+def is_gzip(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(2) == b"\x1f\x8b"
 

@@ -38,6 +38,7 @@ _TIME_IN_NAME = re.compile(r"\.(\d{13,19})\.pt\.trace\.json")
 
 class DeviceProperties(msgspec.Struct):
     id: int = 0
+    name: str = ""
     totalGlobalMem: int = 0
 
 
@@ -62,6 +63,8 @@ class TraceHead:
     recorded: str
     notes: tuple[str, ...]
     rank_assumed: bool = False
+    is_rank_certain: bool = True
+    """Whether the trace records its rank, or its path names it; otherwise it may be no rank of a job at all."""
 
 
 def is_kineto(file: File) -> bool:
@@ -89,6 +92,7 @@ def read_trace_head(file: File) -> TraceHead:
         rank = None
     world = _value(info, "world_size", int, notes) or 0
     return TraceHead(
+        is_rank_certain=rank is not None or bool(_RANK_IN_PATH.search(file.relative)),
         rank=rank_in_name(file.relative) if rank is None else rank,
         world=world if 0 < world < MAX_RANKS else 0,
         host=_value(values, "host_name", str, notes)

@@ -268,6 +268,8 @@ class _TraceSummary:
     def _bounds(self, work: DeviceWork) -> list[tuple[int, int, int]]:
         if self._steps:
             return [(number, low, high) for number, (low, high) in self._steps.items()]
+        if not self._updates:
+            raise UnsupportedTrace("steps are inferred from what repeats")
         extents = self._host if work.has_launches else self._recorded
         begin, end = min(low for low, _ in extents), max(high for _, high in extents)
         return steps_by_updates(self._updates, begin, end)

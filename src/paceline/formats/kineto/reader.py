@@ -1,7 +1,7 @@
 """Reader of torch traces (Kineto, `torch.profiler`): one JSON file per rank and recording, plain or gzip.
 
 Traces are recognised by content. The rank is the recorded one, otherwise the number in the file name, otherwise the
-next free one; of several traces of a rank the newest (`recorded`) is used.
+next free one; of several traces of a rank the newest (`recorded`) is used. Traces of other jobs are left out (one_job.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from paceline.formats.kineto import FORMAT
 from paceline.formats.kineto.communication_kernels import CommunicationKernels, communication_kernels
 from paceline.formats.kineto.groups import read_identity
 from paceline.formats.kineto.metadata import TraceHead, is_kineto, read_trace_head
+from paceline.formats.kineto.one_job import of_one_job
 from paceline.formats.kineto.tables import TABLES, read_events, read_trace
 from paceline.storage.file_tree import File, Tree
 
@@ -29,6 +30,7 @@ class KinetoReader:
             for file in tree.files
             if FORMAT.files.matches(file.relative) and is_kineto(file)
         ]
+        found = of_one_job(found)
         kernels = communication_kernels()
         recordings = [_recording(self.name, file, head, kernels) for file, head in _numbered(found)]
         yield from _with_missing_ranks(recordings, found)

@@ -1,7 +1,8 @@
 """Steps of a torch trace, from its ProfilerStep#N annotations, and how each was spent.
 
 Without calls of the profiler's step() there are no such annotations: then a step ends where the optimizer's step ends,
-which torch always records. Steps are those of the device (device_steps.py).
+which torch always records; without an optimizer steps are what the sequence of launches repeats (repeated_program.py), which
+is said. Steps are those of the device (device_steps.py).
 
     computing      union of the device's work except communication
     communication  union of the communication kernels
@@ -32,6 +33,7 @@ from paceline.formats.kineto.device_steps import (
     StepBounds,
     device_steps,
 )
+from paceline.formats.repeated_program import repeated_program
 
 _STEPS = """
     CREATE OR REPLACE TEMP TABLE kineto_steps AS
@@ -62,6 +64,22 @@ _UPDATES = """
     WHERE starts_with(name, 'Optimizer.step#') AND cat IS DISTINCT FROM 'gpu_user_annotation'
 """
 
+_LAUNCHED = """
+    SELECT dense_rank() OVER (ORDER BY name) - 1 AS name, coalesce(launched, start) AS time
+    FROM kineto_device WHERE name IS NOT NULL ORDER BY time, start, work
+"""
+_CALLED = """
+    SELECT dense_rank() OVER (ORDER BY name) - 1 AS name, start AS time
+    FROM kineto_spans
+    WHERE cat IN ('cpu_op', 'Operator') AND name IS NOT NULL
+      AND (pid, tid) = (
+          SELECT (pid, tid) FROM kineto_spans WHERE cat IN ('cpu_op', 'Operator')
+          GROUP BY pid, tid ORDER BY count(*) DESC, min(start) LIMIT 1
+      )
+    ORDER BY time, duration DESC
+"""
+"""Operators of the busiest thread."""
+
 _OPERATORS = """
     SELECT start, start + duration AS end
     FROM kineto_spans
@@ -86,12 +104,33 @@ def stage_steps(sink: Sink) -> DeviceSteps:
     [(begin, end)] = connection.execute(_RECORDED, [work.has_launches]).fetchall()
     if begin is not None and not connection.execute("FROM kineto_steps LIMIT 1").fetchall():
         updates = connection.execute(_UPDATES).fetchall()
-        connection.executemany("INSERT INTO kineto_steps VALUES (?, ?, ?)", steps_by_updates(updates, begin, end))
+        steps_found = (None if updates else _repeated_steps(begin, end, sink)) or steps_by_updates(updates, begin, end)
+        connection.executemany("INSERT INTO kineto_steps VALUES (?, ?, ?)", steps_found)
     steps = connection.execute('SELECT step, start, "end" FROM kineto_steps ORDER BY start, "end", step').fetchnumpy()
     host = StepBounds(steps["step"], steps["start"].astype(np.int64), steps["end"].astype(np.int64))
     found = device_steps(host, work)
     _store(found, sink)
     return found
+
+
+def _repeated_steps(begin: int, end: int, sink: Sink) -> list[tuple[int, int, int]] | None:
+    """(step, start, end) as the program repeats itself: by what it launched, in a trace without launches by its operators."""
+    query = _LAUNCHED if sink.connection.execute("FROM kineto_device LIMIT 1").fetchall() else _CALLED
+    columns = sink.connection.execute(query).fetchnumpy()
+    times = columns["time"].astype(np.int64)
+    found = repeated_program(columns["name"].astype(np.int64), times) if len(times) else None
+    if found is None:
+        return None
+    bounds = found.bounds
+    starts = np.append(times, end)[bounds]
+    if bounds[0] == 0:
+        starts[0] = begin
+    count = len(bounds) - 1
+    sink.warn(
+        f"no step is marked; {count} steps are inferred from the work that repeats: numbers and bounds of steps are assumed "
+        "(call the profiler's step() after each step)"
+    )
+    return [(at, int(starts[at]), int(starts[at + 1])) for at in range(count)]
 
 
 def _device_work(sink: Sink) -> DeviceWork:

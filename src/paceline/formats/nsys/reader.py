@@ -89,7 +89,7 @@ def _recordings(name: str, file: File, kernels: CommunicationKernels) -> Iterato
     except FormatError:
         return
     for process in processes:
-        devices = tuple(DeviceProperties(id, size) for id, size in sorted(memory.items()))
+        devices = tuple(DeviceProperties(id, totalGlobalMem=size) for id, size in sorted(memory.items()))
         head = TraceHead(process.rank, process.world, host, base, (), devices, f"{base:020d}" if base else "", ())
         sections = (
             RecordingSection("identity", frozenset({"ranks"}), (file,), partial(_read_identity, host)),
