@@ -1,8 +1,8 @@
 """Steps of a torch trace, from its ProfilerStep#N annotations, and how each was spent.
 
 Without calls of the profiler's step() there are no such annotations: then a step ends where the optimizer's step ends,
-which torch always records; without an optimizer steps are what the sequence of launches repeats (repeated_program.py), which
-is said. Steps are those of the device (device_steps.py).
+which torch always records; without an optimizer steps are what the sequence of launches repeats (repeated_program.py), and a
+warning tells so. Steps are those of the device (device_steps.py).
 
     computing      union of the device's work except communication
     communication  union of the communication kernels
