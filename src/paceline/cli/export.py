@@ -19,7 +19,7 @@ def export(
         str,
         typer.Option(
             "--to",
-            help="chrome-trace, parquet, csv, cluster-analysis, json, html, msadvisor, or a writer of an installed package.",
+            help="chrome-trace, perfetto, parquet, csv, cluster-analysis, json, html, msadvisor, or an installed writer.",
         ),
     ],
     output: Annotated[

@@ -312,6 +312,21 @@ EVENTS = TableSchema(
     start     BIGINT   ns  start
     duration  BIGINT   ns  length
     depth     BIGINT   -   nesting level, where the format has it
+    args      VARCHAR  -   arguments as the recording has them, a JSON object
+"""),
+)
+
+FLOWS = TableSchema(
+    "flows",
+    "arrow between two timeline events",
+    _columns("""
+    rank         BIGINT   -   global rank
+    category     VARCHAR  -   ac2g (launch to device work), fwdbwd (forward to backward), …
+    name         VARCHAR  -   as recorded
+    start_track  VARCHAR  -   track it comes from, see events
+    start        BIGINT   ns  when it leaves; the event of the track that is open then
+    end_track    VARCHAR  -   track it goes to
+    end          BIGINT   ns  when it arrives
 """),
 )
 
@@ -335,6 +350,7 @@ TABLES: dict[str, TableSchema] = {
         L2_CACHE,
         COUNTERS,
         EVENTS,
+        FLOWS,
     )
 }
 

@@ -115,6 +115,7 @@ _CLOCKED = {
     "kernels": ("start", "launch"),
     "collectives": ("start",),
     "events": ("start",),
+    "flows": ("start", "end"),
     "counters": ("time",),
     "memory": ("time",),
 }

@@ -53,7 +53,7 @@ def test_an_unknown_writer_lists_the_known_ones_and_a_wrong_one_is_named() -> No
     with pytest.raises(UsageError, match="--to parket: unknown writer") as error:
         find_writer("parket")
     assert error.value.hint == (
-        "known: chrome-trace, cluster-analysis, csv, html, json, msadvisor, nothing, parquet, rank-list"
+        "known: chrome-trace, cluster-analysis, csv, html, json, msadvisor, nothing, parquet, perfetto, rank-list"
     )
     with pytest.raises(PacelineError, match="--to nothing: toy_writer:NO_WRITER is not a writer"):
         find_writer("nothing")

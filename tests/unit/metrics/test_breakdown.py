@@ -138,9 +138,9 @@ def test_other_formats_among_traces_are_read_through_their_run(tmp_path: Path, m
     from paceline.metrics import breakdown as module
 
     write(tmp_path, events(60))
-    found = list(module.find_recordings(module.walk(tmp_path)))
+    tree, found = module.open_tree(tmp_path)
     other = RankRecording(format="msprof", rank=1, root="x", sections=())
-    monkeypatch.setattr("paceline.metrics.breakdown.find_recordings", lambda tree: [*found, other])
+    monkeypatch.setattr("paceline.metrics.breakdown.open_tree", lambda source: (tree, [*found, other]))
     assert through_a_run(breakdown(tmp_path))
 
 
@@ -166,6 +166,7 @@ def test_notes_of_traces_are_warnings(tmp_path: Path, monkeypatch: pytest.Monkey
     from paceline.metrics import breakdown as module
 
     write(tmp_path, events(60), events(60))
-    found = [replace(part, notes=("odd",)) for part in module.find_recordings(module.walk(tmp_path)) if part.rank == 1]
-    monkeypatch.setattr("paceline.metrics.breakdown.find_recordings", lambda tree: found)
+    tree, parts = module.open_tree(tmp_path)
+    found = [replace(part, notes=("odd",)) for part in parts if part.rank == 1]
+    monkeypatch.setattr("paceline.metrics.breakdown.open_tree", lambda source: (tree, found))
     assert breakdown(tmp_path).warnings == ("rank 1: odd",)

@@ -59,11 +59,13 @@ def load_trace(
     integers: frozenset[str] = frozenset(),
     phases: str | None = None,
     whole: bool = True,
+    all_args: bool = False,
 ) -> bool:
     """Create a temporary table of the events of a trace, or only of some phases ("XM" = spans and metadata).
 
     Columns: ph, name, pid, tid, cat, id (text), ts and dur (int64 ns; null if missing or not a number), and one
-    text column per entry of `args` (column name → key inside the event's "args" object); int64 for those in `integers`.
+    text column per entry of `args` (column name → key inside the event's "args" object); int64 for those in `integers`. With
+    `all_args` also a column `args`: the whole object as JSON.
 
     Returns whether the trace is cut off, which is an error unless `whole` is false: then everything before the cut is read.
 
@@ -71,7 +73,8 @@ def load_trace(
     to a base (newer torch) and times in strings (Ascend) to the nanosecond.
     """
     cut: list[str] = []
-    with trace_query(path, args=args, integers=integers, phases=phases, cut=None if whole else cut) as (select, values):
+    options = {"args": args, "integers": integers, "phases": phases, "all_args": all_args}
+    with trace_query(path, cut=None if whole else cut, **options) as (select, values):  # type: ignore[arg-type]
         connection.execute(f'CREATE OR REPLACE TEMP TABLE "{table}" AS {select}', values)
     return bool(cut)
 
@@ -84,12 +87,16 @@ def trace_query(
     integers: frozenset[str] = frozenset(),
     phases: str | None = None,
     cut: list[str] | None = None,
+    all_args: bool = False,
 ) -> Iterator[tuple[str, list[object]]]:
     """The SELECT of `load_trace` and its parameters, for rows that are used only once; `cut` as in _as_array."""
     with _as_array(path, cut) as array:
         times = _NUMBERS if _times_are_numbers(array) else _TEXT
         types = {key: "BIGINT" if column in integers else "VARCHAR" for column, key in (args or {}).items()}
-        yield _select(args or {}, types, times, phases), [str(array), _largest(array), *(phases or "")]
+        yield (
+            _select(args or {}, types, times, phases, all_args=all_args),
+            [str(array), _largest(array), *(phases or "")],
+        )
 
 
 def load_counters(connection: duckdb.DuckDBPyConnection, path: Path, *, table: str = "counters") -> None:
@@ -142,16 +149,22 @@ def _largest(array: Path) -> int:
     return min(_MAX_EVENT, max(array.stat().st_size, 1 << 20))
 
 
-def _select(args: Mapping[str, str], types: Mapping[str, str], times: _Times, phases: str | None) -> str:
+def _select(
+    args: Mapping[str, str], types: Mapping[str, str], times: _Times, phases: str | None, *, all_args: bool
+) -> str:
     """Parameters: path, limit for the size of an event, then the phases."""
     fields = ", ".join(f'"{key}" {types[key]}' for key in sorted(types))
-    struct = f", args: 'STRUCT({fields})'" if fields else ""
+    struct = ", args: 'JSON'" if all_args else f", args: 'STRUCT({fields})'" if fields else ""
     chosen = f"WHERE ph IN ({', '.join('?' * len(phases))})" if phases else ""
     if phases == "X":
         # Spans without a time are left out. Tested on the text: the number would be computed twice.
         chosen += " AND event.ts IS NOT NULL"
     # ignore_errors turns values of the wrong type into null; invalid JSON still raises.
-    picked = "".join(f', args."{key}" AS "{column}"' for column, key in args.items())
+    if all_args:
+        found = {column: f"TRY_CAST(args->>'$.\"{key}\"' AS {types[key]})" for column, key in args.items()}
+        picked = "".join(f', {value} AS "{column}"' for column, value in found.items()) + ", args::VARCHAR AS args"
+    else:
+        picked = "".join(f', args."{key}" AS "{column}"' for column, key in args.items())
     return f"""
         SELECT ph, name, pid, tid, cat, id, {times.to_ns.format("ts")} AS ts, {_LENGTH} AS dur{picked}
         FROM read_json(?, format = 'array', ignore_errors = true, maximum_object_size = ?, columns = {{

@@ -44,7 +44,7 @@ def _recording(name: str, file: File, head: TraceHead, kernels: CommunicationKer
         RecordingSection("identity", frozenset({"ranks", "groups"}), (file,), partial(read_identity, head)),
         RecordingSection("trace", TABLES, (file,), partial(read_trace, file.path, head, kernels)),
         # A section of its own: the timeline is half of all rows, and a diagnosis does not need it.
-        RecordingSection("events", frozenset({"events"}), (file,), partial(read_events, file.path, head)),
+        RecordingSection("events", frozenset({"events", "flows"}), (file,), partial(read_events, file.path, head)),
     )
     return RankRecording(
         name,

@@ -105,14 +105,22 @@ def read_staged_trace(
 
 
 def read_events(path: Path, head: TraceHead, sink: Sink) -> None:
-    load_trace(sink.connection, path, args={"label": "name", "labels": "labels"}, phases="XM", whole=False)
+    named = {"label": "name", "labels": "labels", "correlation": "correlation"}
+    load_trace(
+        sink.connection, path, args=named, integers=_INTEGERS, phases="XMsf", whole=False, all_args=sink.wants("events")
+    )
     read_staged_events(head, sink)
 
 
 def read_staged_events(head: TraceHead, sink: Sink) -> None:
-    """The timeline of what is in the table `trace`."""
-    _stage_spans(head, sink)
-    sink.add_query("events", _EVENTS)
+    """The timeline of what is in the table `trace`, with the arrows of recorded flows, else from launches to their work."""
+    shift = _stage_spans(head, sink)
+    sink.connection.execute(_TRACKS)
+    columns = {row[0] for row in sink.connection.execute("DESCRIBE trace").fetchall()}
+    sink.add_query("events", _EVENTS.format(args="args" if "args" in columns else "NULL"))
+    if not sink.add_query("flows", _FLOWS, [shift, shift]):
+        sink.add_query("flows", _LAUNCHES)
+    sink.connection.execute("DROP TABLE kineto_tracks")
     sink.connection.execute("DROP VIEW kineto_spans")
     sink.connection.execute("DROP TABLE trace")
 
@@ -208,7 +216,8 @@ _HOST_CALLS = f"""
     GROUP BY ALL
 """
 
-_EVENTS = """
+_TRACKS = """
+    CREATE OR REPLACE TEMP TABLE kineto_tracks AS
     WITH processes AS (
         SELECT pid, any_value(label) FILTER (name = 'process_name') AS process,
                any_value(labels) FILTER (name = 'process_labels' AND labels <> 'CPU') AS device
@@ -216,13 +225,40 @@ _EVENTS = """
     ), threads AS (
         SELECT pid, tid, trim(any_value(label)) AS thread
         FROM trace WHERE ph = 'M' AND name = 'thread_name' GROUP BY pid, tid
-    ), tracks AS (
-        SELECT pid, tid, coalesce(device, process, pid, '') || '/' || coalesce(thread, tid, '') AS track
-        FROM (SELECT DISTINCT pid, tid FROM trace)
-        LEFT JOIN processes USING (pid)
-        LEFT JOIN threads USING (pid, tid)
     )
-    SELECT track, name, cat AS category, start, duration FROM kineto_spans LEFT JOIN tracks USING (pid, tid)
+    SELECT pid, tid, coalesce(device, process, pid, '') || '/' || coalesce(thread, tid, '') AS track
+    FROM (SELECT DISTINCT pid, tid FROM trace)
+    LEFT JOIN processes USING (pid)
+    LEFT JOIN threads USING (pid, tid)
+"""
+"""Process and thread → the track that people see."""
+
+_EVENTS = """
+    SELECT track, name, cat AS category, start, duration, {args} AS args
+    FROM kineto_spans LEFT JOIN kineto_tracks USING (pid, tid)
+"""
+
+_FLOWS = """
+    WITH ends AS (
+        SELECT ph, cat, name, id, ts, track FROM trace JOIN kineto_tracks USING (pid, tid)
+        WHERE ph IN ('s', 'f') AND ts IS NOT NULL AND id IS NOT NULL
+    )
+    SELECT source.cat AS category, source.name, source.track AS start_track, source.ts + ? AS start,
+           target.track AS end_track, target.ts + ? AS "end"
+    FROM ends AS source JOIN ends AS target USING (cat, name, id)
+    WHERE source.ph = 's' AND target.ph = 'f'
+"""
+"""Calls without device work have an end and no start: they have no arrow."""
+
+_LAUNCHES = f"""
+    WITH launches AS (
+        SELECT correlation, arg_min(kineto_tracks.track, start) AS track, min(start) AS start
+        FROM kineto_spans JOIN kineto_tracks USING (pid, tid) WHERE {IS_RUNTIME} AND correlation <> 0 GROUP BY ALL
+    )
+    SELECT 'ac2g' AS category, 'ac2g' AS name, launches.track AS start_track, launches.start,
+           kineto_tracks.track AS end_track, work.start AS "end"
+    FROM kineto_spans AS work JOIN launches USING (correlation) JOIN kineto_tracks USING (pid, tid)
+    WHERE cat IN ({DEVICE_CATEGORIES})
 """
 
 _MEMORY = """

@@ -96,7 +96,9 @@ def _recordings(name: str, file: File, kernels: CommunicationKernels) -> Iterato
             RecordingSection(
                 "report", TABLES - {"groups"}, (file,), partial(_read_report, file, head, process, kernels)
             ),
-            RecordingSection("events", frozenset({"events"}), (file,), partial(_read_events, file, head, process)),
+            RecordingSection(
+                "events", frozenset({"events", "flows"}), (file,), partial(_read_events, file, head, process)
+            ),
         )
         yield RankRecording(name, process.rank, file.relative, sections, recorded=head.recorded)
 
