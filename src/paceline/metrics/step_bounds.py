@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.metrics.comm_events import Bools, CommEvents, Ints
+from paceline.metrics.phase_overlap import overlap_by_phases
 from paceline.metrics.table import RunTables
 
 Floats = NDArray[np.float64]
@@ -21,7 +22,7 @@ class StepBounds:
         run.load(["steps"])
         where = "true" if chosen is None else f"step IN ({', '.join(map(str, chosen)) or 'NULL'})"
         rows = run.sql(
-            'SELECT rank, step, start, "end", duration, overlapped, exposed, coalesce(data_wait, preparing) FROM steps '
+            'SELECT rank, step, start, "end", duration, overlapped, exposed, coalesce(data_wait, preparing), tail FROM steps '
             f"WHERE {where} AND step IS NOT NULL ORDER BY rank, step"
         ).fetchall()
         self.ranks = np.unique(np.concatenate([events.ranks, np.array([row[0] for row in rows], dtype=np.int64)]))
@@ -29,18 +30,20 @@ class StepBounds:
         self.steps = np.array(sorted(numbers), dtype=np.int64)
         shape = (len(self.ranks), len(self.steps))
         self.start, self.end, self.duration = (np.full(shape, np.nan) for _ in range(3))
-        self.overlapped, self.exposed, self.head = (np.full(shape, np.nan) for _ in range(3))
+        self.overlapped, self.exposed, self.head, self.tail = (np.full(shape, np.nan) for _ in range(4))
         self._fill(rows)
         self.first, self.last = self._event_limits(events)
         self._fit()
         if np.isnan(self.exposed).all() and np.isnan(self.overlapped).all():
             self._overlap_with_kernels(run, events)
+        if np.isnan(self.exposed).all() and np.isnan(self.overlapped).all():
+            self._overlap_by_phases(events)
         self.split_known = not (np.isnan(self.exposed).all() and np.isnan(self.overlapped).all())
 
     def _fill(self, rows: list[tuple[int | None, ...]]) -> None:
         places = {rank: i for i, rank in enumerate(self.ranks.tolist())}
         numbers = {step: i for i, step in enumerate(self.steps.tolist())}
-        targets = (self.start, self.end, self.duration, self.overlapped, self.exposed, self.head)
+        targets = (self.start, self.end, self.duration, self.overlapped, self.exposed, self.head, self.tail)
         for rank, step, *values in rows:
             for target, value in zip(targets, values, strict=True):
                 if value is not None:
@@ -115,6 +118,14 @@ class StepBounds:
                 np.interp(events.end[rows], times, done) - np.interp(begin, times, done)
             )
             self.exposed[place] = np.bincount(step[rows], alone, minlength=len(self.steps))
+
+    def _overlap_by_phases(self, events: CommEvents) -> None:
+        rank, step, inside = self.places(events)
+        backward_end = self.end - self.tail
+        if inside.all() and not np.isnan(backward_end).all() and len(events.rank):
+            found = overlap_by_phases(events, rank, step, backward_end)
+            if found is not None:
+                self.overlapped, self.exposed = found
 
     def with_ends(self, events: CommEvents) -> CommEvents:
         """The events with one more row per rank and step: its end."""
