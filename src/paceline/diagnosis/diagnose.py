@@ -15,6 +15,7 @@ from paceline.diagnosis.evidence_gaps import weigh
 from paceline.diagnosis.finding import Diagnosis, RunFacts, StepTimes
 from paceline.diagnosis.hardware import Hardware
 from paceline.diagnosis.input_evidence import with_bottleneck
+from paceline.diagnosis.loss import with_loss
 from paceline.diagnosis.masked_faults import price_after_fixing_top
 from paceline.diagnosis.render import in_words
 from paceline.diagnosis.rule import RuleFunction, our_rules
@@ -78,9 +79,10 @@ def examine(
     kept = [finding for finding in price_after_fixing_top(context, found) if _is_reported(finding)]
     complete = [_with_coverage(with_bottleneck(context, finding), context) for finding in kept]
     weighed = weigh(complete, run.gaps)
+    ranked = rank_findings(list(weighed.findings))
     return Examination(
-        _run_facts(context, weighed.withheld),
-        rank_findings(list(weighed.findings)),
+        with_loss(_run_facts(context, weighed.withheld), context, ranked),
+        ranked,
         context.replay.residual,
         study_numbers(run),
         predict_steps(context.replay),

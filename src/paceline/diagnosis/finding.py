@@ -87,6 +87,33 @@ class StepTimes(msgspec.Struct, frozen=True):
     max: float | None
 
 
+UNEXPLAINED = "unexplained"
+NOTABLE_PERCENT = 3.0
+"""Below this share of the step, what is fixable or unexplained is nothing to speak of."""
+
+
+class LossPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What one cause costs, ms per step."""
+
+    cause: str
+    """Id of a finding, or uneven, communication, bubble, input, host, unexplained: see docs/diagnosis.md."""
+    ms: float
+    """Its share of the loss, the mean over the steps; the shares add up. Below 0 where it hides behind others."""
+    fixable: bool
+    """False: what healthy communication and the schedule cost, and what is unexplained."""
+    finding: int | None = None
+    """Its place among the findings, from 0; null for what no finding names."""
+    alone_ms: float | None = None
+    """What fixing this alone would save; differs from the share where faults hide each other."""
+    by_step: tuple[float, ...] = ()
+    """The share in each of the diagnosed steps."""
+
+    @property
+    def is_open(self) -> bool:
+        """Something to look at: it is fixable, or nobody knows."""
+        return self.fixable or self.cause == UNEXPLAINED
+
+
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What was diagnosed."""
 
@@ -101,6 +128,14 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Model FLOPs utilisation, median over ranks; null where the cards' peak rate or their work is unknown."""
     missing_ranks: tuple[int, ...]
     warnings: tuple[str, ...]
+    best_step_ms: float | None = None
+    """The mean step if nothing were lost; null where nothing was measured."""
+    mean_step_ms: float | None = None
+    """best_step_ms + the sum of `loss`."""
+    loss: tuple[LossPart, ...] = ()
+    """Where the rest of the mean step goes, cause by cause."""
+    open_percent: float | None = None
+    """What of the mean step is fixable or unexplained; null where nothing was measured."""
 
 
 class ReplayCheck(msgspec.Struct, frozen=True):

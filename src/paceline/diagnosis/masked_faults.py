@@ -15,7 +15,11 @@ MASKED_PERCENT = 2.0
 
 def price_after_fixing_top(context: DiagnosisContext, findings: list[RuleFinding]) -> list[RuleFinding]:
     """The findings; masked ones carry the step time with the top finding and themselves fixed, and its severity."""
-    repairs = [finding for finding in findings if finding.gain.costs is not None and finding.id not in RECIPES]
+    repairs = [
+        finding
+        for finding in findings
+        if finding.gain.costs is not None and finding.chronic and finding.id not in RECIPES
+    ]
     top = max(repairs, key=lambda finding: finding.gain.percent, default=None)
     if top is None or top.gain.percent < MASKED_PERCENT:
         return findings
@@ -26,6 +30,8 @@ def _priced(context: DiagnosisContext, finding: RuleFinding, top: RuleFinding) -
     costs, top_costs = finding.gain.costs, top.gain.costs
     if costs is None or top_costs is None or finding.gain.percent >= MASKED_PERCENT or finding.id in RECIPES:
         return finding
+    if not finding.chronic:
+        return finding  # priced by the steps it happens in, not by the typical one
     before = top.gain.step_ms_fixed
     both = context.gain(combine_fixes(context.replay.costs, top_costs, costs)).step_ms_fixed
     percent = 100 * (1 - both / before)

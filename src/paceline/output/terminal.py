@@ -9,7 +9,17 @@ from rich.cells import cell_len
 from rich.markup import escape
 
 from paceline.core.i18n import Language, text
-from paceline.diagnosis.finding import Diagnosis, Evidence, Finding, Gain, ReplayCheck, RunFacts, StudyNumbers
+from paceline.diagnosis.finding import (
+    NOTABLE_PERCENT,
+    Diagnosis,
+    Evidence,
+    Finding,
+    Gain,
+    LossPart,
+    ReplayCheck,
+    RunFacts,
+    StudyNumbers,
+)
 from paceline.output.console import Console
 
 _COLOURS = {
@@ -21,6 +31,10 @@ _COLOURS = {
     "free": "white",
     "data": "magenta",
 }
+_LOSS_COLOURS = {"communication": "dark_orange", "bubble": "bright_black", "input": "magenta", "host": "white"}
+_MIN_LOSS_SHARE = 0.005
+_MASKED_SHARE = 0.1
+"""Fixing a fault alone saves so much more or less than its share, where others hide it."""
 _MOST_WARNINGS = 5
 _MOST_WORKERS = 4
 _MIN_GAIN_PERCENT = 0.1
@@ -36,7 +50,7 @@ def print_diagnosis(
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     console.print(f"\n  {_head(diagnosis.run, language)}   [dim]{prediction_error(diagnosis.replay, language)}[/]\n")
     if not diagnosis.findings:
-        console.print(f"  {_word('healthy', language)}\n")
+        console.print(f"  {_nothing_found(diagnosis.run, language)}\n")
     shown = diagnosis.findings[: top or None]
     for number, finding in enumerate(shown, 1):
         _print_finding(console, number, finding, language)
@@ -44,6 +58,8 @@ def print_diagnosis(
         console.print(f"  [dim]{_word('more_findings', language, n=len(diagnosis.findings) - len(shown))}[/]\n")
     if diagnosis.study:
         _print_study(console, diagnosis.study, language)
+    if diagnosis.run.loss:
+        _print_loss(console, diagnosis.run, language)
     if shares:
         _print_shares(console, shares, language)
     _print_warnings(console, diagnosis.run.warnings, language)
@@ -130,6 +146,58 @@ def _print_study(console: Console, study: StudyNumbers, language: Language) -> N
         for w in study.workers[:_MOST_WORKERS]
     )
     console.print(f"{'':{2 + _LABEL_CELLS}}{_word('study_workers', language)} {' · '.join(worst)}\n", soft_wrap=True)
+
+
+def _nothing_found(run: RunFacts, language: Language) -> str:
+    """That nothing stands out, unless much of the step is fixable or unexplained all the same."""
+    left = run.open_percent
+    if left is None or left < NOTABLE_PERCENT:
+        return _word("healthy", language)
+    most = max((part for part in run.loss if part.is_open), key=lambda part: part.ms)
+    return _word("healthy_open", language, percent=f"{left:.1f}", cause=_loss_name(most, language))
+
+
+def _print_loss(console: Console, run: RunFacts, language: Language) -> None:
+    """From the mean step down to what computing needs; parts below half a per cent of the step are left out."""
+    now, best = run.mean_step_ms or 0.0, run.best_step_ms or 0.0
+    if not now:
+        return
+    rows = [(_word("loss_now", language), now, 0.0, "white", "")]
+    level = now
+    for part in run.loss:
+        level -= part.ms
+        if abs(part.ms) >= _MIN_LOSS_SHARE * now:
+            rows.append((_loss_name(part, language), part.ms, level, _loss_colour(part), _alone(part, language)))
+    rows.append((_word("loss_best", language), best, 0.0, "blue", ""))
+    widest = max(cell_len(name) for name, *_ in rows)
+    for number, (name, ms, before, colour, note) in enumerate(rows):
+        label = _label("loss", language) if number == 0 else " " * _LABEL_CELLS
+        padding = " " * (widest - cell_len(name))
+        indent = " " * round(_BAR_CELLS * max(0.0, before) / now)
+        bar = "█" * max(1, round(_BAR_CELLS * ms / now))
+        console.print(
+            f"  {label}{name}{padding} {ms:9,.1f} ms {100 * ms / now:5.1f} %  {indent}[{colour}]{bar}[/]  [dim]{note}[/]",
+            soft_wrap=True,
+        )
+    console.print()
+
+
+def _loss_name(part: LossPart, language: Language) -> str:
+    """The id of a finding with its number, or the name of a part that no finding has."""
+    if part.finding is not None:
+        return f"{part.finding + 1} {part.cause}"
+    return text(f"output.loss.{part.cause}", language)
+
+
+def _loss_colour(part: LossPart) -> str:
+    return "red" if part.finding is not None else _LOSS_COLOURS.get(part.cause, "white")
+
+
+def _alone(part: LossPart, language: Language) -> str:
+    """What fixing it alone saves, where other faults hide a part of that."""
+    if part.alone_ms is None or abs(part.alone_ms - part.ms) < _MASKED_SHARE * abs(part.ms):
+        return ""
+    return _word("loss_alone", language, ms=f"{part.alone_ms:,.1f}")
 
 
 def _print_shares(console: Console, shares: Mapping[str, float], language: Language) -> None:

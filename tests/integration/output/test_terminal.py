@@ -11,6 +11,7 @@ from paceline.diagnosis.finding import (
     Evidence,
     Finding,
     Gain,
+    LossPart,
     ReplayCheck,
     RunFacts,
     StepTimes,
@@ -51,6 +52,35 @@ def screen(capsys: pytest.CaptureFixture[str], language: Language = "en", *findi
     run = msgspec.structs.replace(FACTS, **changed)
     print_diagnosis(Diagnosis(run=run, replay=ReplayCheck(0.0, 1.234, 5.0, "kernels"), findings=findings), language, 5)
     return capsys.readouterr().out
+
+
+LOSS = (
+    LossPart(cause="slow-rank", ms=40.0, fixable=True, finding=0, alone_ms=20.0),
+    LossPart(cause="communication", ms=10.0, fixable=False),
+    LossPart(cause="host", ms=0.1, fixable=True),
+    LossPart(cause="unexplained", ms=4.9, fixable=False),
+)
+
+
+def test_the_loss_is_a_waterfall_from_the_step_down_to_computing(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = screen(capsys, "en", FINDING, mean_step_ms=200.0, best_step_ms=145.0, open_percent=22.5, loss=LOSS)
+    lines = shown[shown.index("  loss ") :].splitlines()[:5]
+    assert [" ".join(line.replace("█", "").split()) for line in lines] == [
+        "loss mean step now 200.0 ms 100.0 %",
+        "1 slow-rank 40.0 ms 20.0 % alone 20.0 ms",
+        "exposed communication 10.0 ms 5.0 %",
+        "unexplained 4.9 ms 2.5 %",
+        "left: computing 145.0 ms 72.5 %",
+    ]
+    assert [line.index("█") - lines[0].index("█") for line in lines] == [0, 32, 30, 29, 0]  # of 40 cells
+
+
+def test_nothing_stands_out_only_where_little_is_fixable_or_unexplained(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {"mean_step_ms": 200.0, "best_step_ms": 145.0, "loss": LOSS[1:]}
+    assert "Nothing stands out" in screen(capsys, **told, open_percent=2.5)
+    assert "3.5 % of the step is fixable or unexplained; most of it: unexplained." in screen(
+        capsys, **told, open_percent=3.5
+    )
 
 
 def test_unknown_hosts_and_step_times_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:

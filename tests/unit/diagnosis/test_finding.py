@@ -15,6 +15,7 @@ from paceline.diagnosis.finding import (
     Evidence,
     Finding,
     Gain,
+    LossPart,
     ReplayCheck,
     RunFacts,
     StepTimes,
@@ -84,6 +85,7 @@ def test_another_file_is_refused_by_name(content: bytes) -> None:
         ReplayCheck(),
         STUDY,
         STUDY.workers[0],
+        LossPart(cause="input", ms=1, fixable=True),
     ],
     ids=lambda struct: type(struct).__name__,
 )
@@ -95,7 +97,7 @@ def test_nothing_can_be_changed_afterwards(struct: msgspec.Struct) -> None:
 
 def test_every_struct_is_tested_above() -> None:
     found = [each for _, each in inspect.getmembers(structs, inspect.isclass) if issubclass(each, msgspec.Struct)]
-    assert len(found) == 11
+    assert len(found) == 12
 
 
 def test_the_many_fields_of_a_finding_are_named() -> None:

@@ -76,6 +76,14 @@ export interface ComparedRun {
   mfu: number | null;
   missing_ranks: number[];
   warnings: string[];
+  /** The mean step if nothing were lost; null where nothing was measured. */
+  best_step_ms: number | null;
+  /** best_step_ms + the sum of `loss`. */
+  mean_step_ms: number | null;
+  /** Where the rest of the mean step goes, cause by cause. */
+  loss: LossPart[];
+  /** What of the mean step is fixable or unexplained; null where nothing was measured. */
+  open_percent: number | null;
   id: string;
 }
 
@@ -168,6 +176,22 @@ export interface Hits {
   total: number;
   time: number;
   hits: Hit[];
+}
+
+/** What one cause costs, ms per step. */
+export interface LossPart {
+  /** Id of a finding, or uneven, communication, bubble, input, host, unexplained: see docs/diagnosis.md. */
+  cause: string;
+  /** Its share of the loss, the mean over the steps; the shares add up. Below 0 where it hides behind others. */
+  ms: number;
+  /** False: what healthy communication and the schedule cost, and what is unexplained. */
+  fixable: boolean;
+  /** Its place among the findings, from 0; null for what no finding names. */
+  finding: number | null;
+  /** What fixing this alone would save; differs from the share where faults hide each other. */
+  alone_ms: number | null;
+  /** The share in each of the diagnosed steps. */
+  by_step: number[];
 }
 
 export interface NameSum {
@@ -278,6 +302,14 @@ export interface RunFacts {
   mfu: number | null;
   missing_ranks: number[];
   warnings: string[];
+  /** The mean step if nothing were lost; null where nothing was measured. */
+  best_step_ms: number | null;
+  /** best_step_ms + the sum of `loss`. */
+  mean_step_ms: number | null;
+  /** Where the rest of the mean step goes, cause by cause. */
+  loss: LossPart[];
+  /** What of the mean step is fixable or unexplained; null where nothing was measured. */
+  open_percent: number | null;
 }
 
 export interface RunInfo {

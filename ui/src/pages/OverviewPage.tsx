@@ -7,6 +7,7 @@ import { useRunData } from "../api/runData";
 import { Findings } from "../sections/Findings";
 import { RankMap } from "../sections/RankMap";
 import { StepsOverTime } from "../sections/StepsOverTime";
+import { LossWaterfall } from "../sections/LossWaterfall";
 import { StepBreakdown } from "../sections/StepBreakdown";
 import { DataQuality } from "../sections/DataQuality";
 import { runAddress, useRouter } from "../components/router";
@@ -47,6 +48,7 @@ export function OverviewPage({ run, diagnosis }: { run: string; diagnosis: Diagn
         )}
         <RankMap onPick={(rank) => go(runAddress(run, `cards/${rank.rank}`))} />
       </div>
+      <LossWaterfall diagnosis={diagnosis} />
       <StepBreakdown />
       <StepsOverTime />
       <DataQuality missing={diagnosis?.run.missing_ranks ?? []} />

@@ -15,6 +15,7 @@ import { MemoryPeaks } from "../sections/MemoryPeaks";
 import { CommunicationOperators } from "../sections/CommunicationOperators";
 import { PacketSizes } from "../sections/PacketSizes";
 import { StepsOverTime } from "../sections/StepsOverTime";
+import { LossWaterfall } from "../sections/LossWaterfall";
 import { StepBreakdown } from "../sections/StepBreakdown";
 import { DataQuality } from "../sections/DataQuality";
 import { RunHeader } from "../sections/RunHeader";
@@ -56,6 +57,7 @@ export function ReportPage({ document: data }: { document: ReportDocument }) {
               <RankMap onPick={() => goTo("time")} />
             </div>
             <Marked title={diagnosis?.findings[chosen]?.title ?? null} />
+            <LossWaterfall diagnosis={diagnosis} />
             <StepBreakdown />
             <StepsOverTime />
             <CollectiveTable />

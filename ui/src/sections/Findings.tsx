@@ -20,13 +20,26 @@ export function Findings({ diagnosis, onShow }: FindingsProps) {
   return (
     <Section id="findings" title={t("ui.findings.title")}>
       {!diagnosis && <Empty title={t("ui.findings.absent")} text={t("ui.findings.absent.text")} />}
-      {diagnosis && findings.length === 0 && <Empty title={t("ui.findings.none")} text={t("ui.findings.none.text")} />}
+      {diagnosis && findings.length === 0 && <NothingFound diagnosis={diagnosis} />}
       <ol class="findings">
         {findings.map((finding, i) => (
           <FindingItem key={i} finding={finding} index={i} onShow={onShow} />
         ))}
       </ol>
     </Section>
+  );
+}
+
+/** Below so many per cent of the step, what is fixable or unexplained is nothing to speak of (diagnosis/finding.py). */
+const NOTABLE_PERCENT = 3;
+
+function NothingFound({ diagnosis }: { diagnosis: Diagnosis }) {
+  const t = useText();
+  const open = diagnosis.run.open_percent ?? 0;
+  return open < NOTABLE_PERCENT ? (
+    <Empty title={t("ui.findings.none")} text={t("ui.findings.none.text")} />
+  ) : (
+    <Empty title={t("ui.findings.open")} text={t("ui.findings.open.text", { percent: percent(open / 100) })} />
   );
 }
 

@@ -7,6 +7,7 @@ import numpy as np
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Severity, Subject
 from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, Quantity, RuleFinding
+from paceline.replay.replay import Costs
 
 OUTLIER_SHARE = 0.1
 """A transfer is an outlier when it took this share of a step longer than its median …"""
@@ -17,9 +18,15 @@ FEWEST_STEPS = 4
 
 
 def one_off_stall(
-    context: DiagnosisContext, rank_rows: list[int], columns: list[int], lost: float, *, min_severity: Severity
+    context: DiagnosisContext,
+    rank_rows: list[int],
+    columns: list[int],
+    lost: float,
+    *,
+    min_severity: Severity,
+    fixed: Costs | None = None,
 ) -> RuleFinding:
-    """These ranks made these steps longer, by `lost` ms in all."""
+    """These ranks made these steps longer, by `lost` ms in all; `fixed` are the costs without it."""
     measured = float(np.max(context.replay.measured.step_times[columns])) / 1e6
     mean, steps = (
         float(np.mean(context.replay.base.step_times)) / 1e6,
@@ -28,7 +35,7 @@ def one_off_stall(
     return RuleFinding(
         id="one-off-stall",
         subject=Subject(ranks=context.global_ranks(rank_rows), hosts=context.hosts_of(rank_rows), steps=steps),
-        gain=PredictedGain(mean, mean - lost / len(context.timeline.steps)),
+        gain=PredictedGain(mean, mean - lost / len(context.timeline.steps), fixed),
         confidence=0.95,
         chronic=False,
         amount=Quantity(lost, "ms"),
@@ -50,11 +57,12 @@ def one_off_transfers(context: DiagnosisContext) -> list[RuleFinding]:
         here = [instance for instance in outliers if step_of[instance] == column]
         transfer = context.replay.costs.transfer.copy()
         transfer[here] = [_median_transfer(context, instance) for instance in here]
-        fixed = context.replay.run(context.replay.costs.with_transfer(transfer))
-        lost = float(context.replay.base.step_times[column] - fixed.step_times[column]) / 1e6
+        fixed = context.replay.costs.with_transfer(transfer)
+        after = context.replay.run(fixed).step_times
+        lost = float(context.replay.base.step_times[column] - after[column]) / 1e6
         if lost >= OUTLIER_SHARE * context.step_ms:
             rank_rows = np.unique(events.rank[np.isin(events.instance, here)]).tolist()
-            findings.append(one_off_stall(context, rank_rows, [column], lost, min_severity="low"))
+            findings.append(one_off_stall(context, rank_rows, [column], lost, min_severity="low", fixed=fixed))
     return findings if len(findings) <= len(timeline.steps) // 3 else []
 
 

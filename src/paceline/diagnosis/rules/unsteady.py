@@ -81,7 +81,7 @@ def _stall(context: DiagnosisContext, rank_rows: tuple[int, ...], columns: list[
     costly = [column for column, time in zip(columns, lost, strict=True) if time >= 0.02 * context.step_ms]
     if not costly:
         return None
-    return one_off_stall(context, list(rank_rows), costly, float(lost.sum()), min_severity="medium")
+    return one_off_stall(context, list(rank_rows), costly, float(lost.sum()), min_severity="medium", fixed=costs)
 
 
 def _longer_everywhere(context: DiagnosisContext, over: Floats) -> NDArray[np.bool_]:
