@@ -1,4 +1,4 @@
-"""The loss of a run in the words of a diagnosis: which findings are its faults, and what may be said when none stands out."""
+"""The loss of a run in the words of a diagnosis: which findings are its faults, and what no finding names."""
 
 from __future__ import annotations
 
