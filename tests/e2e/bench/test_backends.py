@@ -21,6 +21,7 @@ from e2e.jobs.conftest import (
 )
 from paceline.bench.result import read_result
 from support.bench.result_trees import paceline
+from support.jobs.images import TORCH_IMAGE
 from support.jobs.standin import StandIn
 from support.jobs.workloads import in_the_cloud
 from support.storage.fixtures import own_places, proxy
@@ -70,6 +71,8 @@ def bench_yaml(tmp_path: Path, bucket: str, modelarts: StandIn) -> Path:
         slurm={"partition": "tests"},
         code_dir="code",
         environment={"MASTER_PORT": _free_ports(1)[0], "OMP_NUM_THREADS": 1},
+        engine={"name": "Ascend-Powered-Engine", "version": TORCH_IMAGE},
+        pre_start={"agent": True},
     )
     said["job"]["hyperparameters"] |= {"epochs": 1}
     del said["sweep"], said["profile"]

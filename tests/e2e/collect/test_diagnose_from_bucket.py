@@ -57,9 +57,9 @@ def test_msadvisor_reads_the_bucket_and_writes_its_results_here(
     assert done.returncode == 0, done.stderr
     needed = {key for key in content(job) if needed_for_diagnosis(key)}
     assert fetched(proxy) == needed and len(needed) < len(content(job))
-    result = json.loads((tmp_path / "recommendation" / "hccl_analysis_result.json").read_text())
+    result = json.loads((tmp_path / "profiler" / "recommendation" / "hccl_analysis_result.json").read_text())
     assert "rank 2" in json.dumps(result).lower()
-    page = (tmp_path / "recommendation" / "visualization" / "hccl_analysis_result.html").read_text()
+    page = (tmp_path / "profiler" / "recommendation" / "visualization" / "hccl_analysis_result.html").read_text()
     assert page.lower().startswith("<!doctype html>") and "slow-rank" in page
     assert content(tmp_path / "cache" / "remote").keys().isdisjoint({"hwts.data.join.0.slice_0"})
     proxy.forget()

@@ -56,7 +56,8 @@ def test_no_control_sequence_of_a_name_is_printed(run: Path, command: list[str])
 
 def test_colours_reach_a_terminal_and_names_do_not(run: Path) -> None:
     ours, theirs = pty.openpty()
-    subprocess.run([*PACELINE, "show", str(run), "kernels", "--limit", "3"], stdout=theirs, stderr=theirs, check=True)
+    hostile = "select name from kernels where name like '%owned%' limit 3"
+    subprocess.run([*PACELINE, "sql", str(run), hostile], stdout=theirs, stderr=theirs, check=True)
     os.close(theirs)
     shown = os.read(ours, 1 << 20)
     assert b"\x1b[1m" in shown  # a bold head

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from support.jobs.containers import CloudJob
-from support.jobs.images import OURS
+from support.jobs.images import TORCH_IMAGE
 from support.jobs.signing import refusal
 from support.storage.servers import S3Server
 
@@ -25,7 +25,7 @@ _ENGINES = (
     "mindspore_2.3.0-cann_8.0.rc1-py_3.9-euler_2.10.7-aarch64",
     "pytorch_2.1.0-cann_8.0.rc1-py_3.9-euler_2.10.7-aarch64",
     "mindspore_2.3.0-cann_8.0.rc1-py_3.9-euler_2.10.7-x86_64",
-    f"pytorch_2.13.0-cann_8.0.rc1-py_{OURS}-euler_2.10.7-x86_64",
+    TORCH_IMAGE,
 )
 _OFFERS: dict[tuple[str, str], Any] = {
     ("GET", "/training-job-flavors"): {
