@@ -32,6 +32,7 @@ COMMANDS = (
     "sql",
     "export",
     "index",
+    "demo",
     "simulate",
     "copy",
     "sync",

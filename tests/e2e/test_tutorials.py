@@ -1,0 +1,59 @@
+"""The tutorials, followed step by step in an empty directory: every command ends well, and shows what the page says.
+
+The Chinese page of a tutorial has the same commands, but for the language.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
+ENGLISH = sorted(path.name for path in TUTORIALS.glob("*.md") if not path.name.endswith(".zh.md"))
+_BLOCK = re.compile(
+    r'```(?P<kind>sh|python title="(?P<file>[\w.]+)")\n(?P<code>.*?)```|<!-- shows: (?P<shown>.*?) -->', re.DOTALL
+)
+
+
+def test_there_are_tutorials() -> None:
+    assert ENGLISH
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ENGLISH)
+def test_the_tutorial_works_as_written(name: str, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "PACELINE_CACHE": str(tmp_path / "cache"),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "LC_ALL": "C.UTF-8",
+    }
+    work = tmp_path / "work"
+    work.mkdir()
+    output = ""
+    for block in _BLOCK.finditer((TUTORIALS / name).read_text(encoding="utf-8")):
+        if block["file"]:
+            (work / block["file"]).write_text(block["code"], encoding="utf-8")
+        elif block["kind"]:
+            done = subprocess.run(
+                ["bash", "-ec", block["code"]], cwd=work, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, f"{block['code']}\n{done.stdout}{done.stderr}"
+            output = done.stdout + done.stderr
+        else:
+            assert block["shown"] in output
+
+
+@pytest.mark.parametrize("name", ENGLISH)
+def test_the_chinese_page_has_the_same_commands(name: str) -> None:
+    assert _commands(name.replace(".md", ".zh.md")) == _commands(name)
+
+
+def _commands(name: str) -> list[str]:
+    page = (TUTORIALS / name).read_text(encoding="utf-8")
+    return [block["code"].replace(" --lang zh", "") for block in _BLOCK.finditer(page) if block["kind"] == "sh"]
