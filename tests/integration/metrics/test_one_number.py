@@ -236,6 +236,8 @@ def assert_finding_agrees(run: Shown, finding: Finding) -> None:
     assert finding.title in run.terminal
     for evidence in finding.evidence:
         assert figure(evidence.value) in run.terminal
+        if evidence.change is not None:  # as the report shows it beside both values
+            assert evidence.peers and evidence.change == pytest.approx(evidence.value / evidence.peers - 1, abs=1e-4)
     if finding.id not in NO_NUMBER:
         CHECKS[finding.id](run, finding)
 
