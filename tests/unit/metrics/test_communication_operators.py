@@ -105,9 +105,9 @@ NAMED = FakeRun(
         for rank, name, step, time in ((0, "op-a", 1, 2), (1, "op-a", 1, 3), (0, "other", 1, 9))
     ],
     packets=[
-        {"rank": 0, "step": 1, "group": "g", "name": "op-a", "transport": "RDMA", "packet_bytes": size, "count": 2,
-         "duration": MS}
-        for size in (512, 4096)
+        {"rank": rank, "step": 1, "group": "g", "name": "op-a", "transport": "RDMA", "packet_bytes": size, "count": 2,
+         "duration": (1 + rank) * MS}
+        for rank, size in ((0, 512), (0, 4096), (1, 512))
     ],
 )  # fmt: skip
 
@@ -136,7 +136,8 @@ def test_links_and_packets_of_an_operator_are_its_own() -> None:
     assert [row for row in sums if row[0] == 20] == [(20, "all", 2, 12e6, 5, 2.4, 0.6), (20, "last", 1, 6e6, 3, 2, 0.5)]
     sizes = as_rows(traffic.packets(), "id", "whose", "packet_bytes", "count", "bytes", "time", "bandwidth")
     assert [row for row in sizes if row[0] == 20] == [
-        (20, "all", 512, 2, 1024, 1, 0.001024),
+        (20, "all", 512, 4, 2048, 3, 2048 / 3e6),
         (20, "all", 4096, 2, 8192, 1, 0.008192),
+        (20, "last", 512, 2, 1024, 2, 0.000512),
     ]
     assert as_rows(CommunicationOperators(NAMED, "step = 2", ["op-a"]).links(), "id") == []
