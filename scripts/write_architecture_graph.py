@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 PARTS = {
     "understand": ("formats", "run", "metrics", "replay", "diagnosis", "output", "web"),
-    "train": ("checkpoint", "recorder", "profiling", "training"),
+    "train": ("checkpoint", "recorder", "profiling", "training", "integrations"),
     "operate": ("collect", "watch", "jobs", "bench"),
     "base": ("core", "storage"),
 }
@@ -40,6 +40,14 @@ def imports() -> dict[str, dict[str, int]]:
 def _package(module: str) -> str | None:
     name = module.split(".")[1] if "." in module else None
     return name if name and (ROOT / "src" / "paceline" / name).is_dir() else None
+
+
+def check_packages() -> None:
+    """A package that no part names would be missing from the page."""
+    packages = {path.parent.name for path in (ROOT / "src" / "paceline").glob("*/__init__.py")}
+    named = {package for part in PARTS.values() for package in part} | set(ALONE)
+    if packages != named:
+        raise SystemExit(f"PARTS and ALONE of {Path(__file__).name} do not fit: {sorted(packages ^ named)}")
 
 
 def table(counted: dict[str, dict[str, int]]) -> str:
@@ -70,6 +78,7 @@ def diagram(counted: dict[str, dict[str, int]]) -> str:
 
 
 def with_generated(page: str) -> str:
+    check_packages()
     counted = imports()
     return _replaced(_replaced(page, "packages", table(counted)), "graph", diagram(counted))
 

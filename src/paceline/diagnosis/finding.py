@@ -57,6 +57,8 @@ class Evidence(msgspec.Struct, frozen=True):
     unit: str
     key: str = ""
     """The same name in every language and version, for programs: self_time, bandwidth …"""
+    change: float | None = None
+    """value / peers - 1; null for shares and counts, and where there are no peers."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from paceline.core.i18n import Language, catalogue, text
@@ -119,7 +121,16 @@ def _evidence(measurement: MeasuredValue, language: Language) -> Evidence:
         peers=measurement.peers,
         unit=text(unit, language) if unit in texts else measurement.unit,
         key=key,
+        change=_change(measurement),
     )
+
+
+def _change(measurement: MeasuredValue) -> float | None:
+    """So many of so many ranks is no comparison with peers, nor is one share with another."""
+    value, peers = measurement.value, measurement.peers
+    if not peers or not math.isfinite(value) or measurement.unit == "%" or measurement.key == "ranks_with_missing_data":
+        return None
+    return round(value / peers - 1, 4)
 
 
 def _rank_names(subject: Subject, language: Language) -> str:

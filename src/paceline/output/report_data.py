@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from paceline.core.i18n import Language
 from paceline.core.text_encoding import printable
 from paceline.diagnosis.finding import Diagnosis
-from paceline.metrics import collectives, communication_operators
+from paceline.metrics import collectives
+from paceline.metrics.communication_operators import CommunicationOperators
 from paceline.metrics.links import LinkTables, packet_sizes
 from paceline.metrics.memory import rank_memory
 from paceline.metrics.rank_performance import rank_performance
@@ -81,7 +82,7 @@ def _tables(
 ) -> dict[str, Table]:
     performance = rank_performance(run, steps or None)
     chosen, ranks = step_condition(steps), performance.ranks.tolist()
-    traffic = communication_operators.OperatorTraffic(run, chosen, operators)
+    shown = CommunicationOperators(run, chosen, operators)
     return {
         "breakdown": performance.rank_means,
         "host_breakdown": performance.host_means,
@@ -90,11 +91,11 @@ def _tables(
         "memory": rank_memory(run, ranks, performance.peer_groups, capacity_for),
         "collectives": collectives.collective_classes(run, chosen),
         "arrivals": collectives.arrivals(run, chosen),
-        "operators": communication_operators.operator_names(run, chosen, operators),
-        "operator_times": communication_operators.operator_times(run, chosen, operators),
-        "operator_links": traffic.links(),
-        "operator_transports": traffic.transports(),
-        "operator_packets": traffic.packets(),
+        "operators": shown.names(),
+        "operator_times": shown.times(),
+        "operator_links": shown.links(),
+        "operator_transports": shown.transports(),
+        "operator_packets": shown.packets(),
         "transports": links.transports(),
         "links": links.links(),
         "host_links": links.host_links(),

@@ -89,11 +89,22 @@ def without_jitter(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ..
         rows = np.flatnonzero(np.isin(line.events.rank, ranks))
         if not len(rows):
             continue  # ranks of which only durations were recorded
-        rows = rows[np.argsort(line.place[rows], kind="stable")]
-        for here in np.split(rows, np.flatnonzero(np.diff(line.place[rows])) + 1):
-            for values in (work, overlap):
-                values[here] = np.minimum(values[here], np.quantile(values[here], quantile))
+        for values in (work, overlap):
+            values[rows] = np.minimum(values[rows], _quantile_at_place(line.place[rows], values[rows], quantile))
     return replace(costs, work=work, overlap=overlap)
+
+
+def _quantile_at_place(place: NDArray[np.int64], values: Floats, quantile: float) -> Floats:
+    """Of each value: the quantile of all values at its place, interpolated linearly between the two nearest."""
+    order = np.lexsort((values, place))
+    _, first, row, counts = np.unique(place[order], return_index=True, return_inverse=True, return_counts=True)
+    position = quantile * (counts - 1)
+    below = np.floor(position).astype(np.int64)
+    ordered = values[order]
+    low, high = ordered[first + below], ordered[first + np.minimum(below + 1, counts - 1)]
+    result = np.empty(len(values))
+    result[order] = (low + (high - low) * (position - below))[row]
+    return result
 
 
 def combine_fixes(base: Costs, one: Costs, other: Costs) -> Costs:

@@ -107,6 +107,14 @@ def test_a_class_where_much_of_the_slow_time_has_no_component_is_mixed() -> None
     assert not explain(seen([LN4] * 4 + [0] * 6), candidates)
 
 
+@pytest.mark.parametrize(("healthy_weight", "found"), [(1.0, True), (2.0, False)])
+def test_a_component_slows_seven_tenths_of_the_weight_it_covers(healthy_weight: float, found: bool) -> None:
+    """Three of its four links are slow: 3 / 4 of the weight, or 3 / 5."""
+    links = seen([LN4, LN4, LN4, 0])
+    weighted = Observations(links.excess, links.deviation, links.executions, np.array([1.0, 1, 1, healthy_weight]))
+    assert bool(explain(weighted, [component("nic", 0, 1, 2, 3)])) is found
+
+
 def test_components_of_the_same_links_are_one_answer_with_several_names() -> None:
     names = [component("link", 0, price=9), component("nic-out", 0, price=7), component("nic-in", 0, price=8)]
     [found] = explain(seen([LN4, 0, 0]), names)

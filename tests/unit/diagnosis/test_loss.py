@@ -12,8 +12,7 @@ from paceline.diagnosis.diagnose import examine
 from paceline.diagnosis.finding import RunFacts, StepTimes, Subject
 from paceline.diagnosis.loss import with_loss
 from paceline.diagnosis.rule_finding import PredictedGain, RuleFinding
-from paceline.replay.fixes import scale_self_time, scale_transfers
-from paceline.replay.loss import account, shapley
+from paceline.replay.fixes import scale_self_time
 from paceline.replay.replay import Costs
 from support.small_cluster import SmallCluster, steady_cluster
 
@@ -75,34 +74,6 @@ def test_every_part_has_its_place() -> None:
     assert found["bubble"] == pytest.approx(64 - (34 + 34) / 2)
     assert found["input"] == 4
     assert facts.best_step_ms == 30
-
-
-def test_what_the_replay_does_not_reproduce_is_unexplained() -> None:
-    context = steady_cluster([[100] * 3] * 2, transfer=10).context()
-    replay = context.replay
-    off = account(replay, [], classes=context.peer_groups, input_wait=np.zeros((2, 3)))
-    assert off.parts[-1].cause == "unexplained" and not off.parts[-1].share.any()
-    replay.__dict__["base"] = replay.run(scale_transfers(replay.costs, np.arange(3), 0.5))
-    off = account(replay, [], classes=context.peer_groups, input_wait=np.zeros((2, 3)))
-    assert (off.parts[-1].share / 1e6).tolist() == [5, 5, 5]
-    assert (sum(part.share for part in off.parts) + off.best).tolist() == off.measured.tolist()
-
-
-def test_more_faults_than_orders_can_be_tried_are_fixed_one_after_the_other() -> None:
-    context = steady_cluster([[150 - 5 * rank] * 2 for rank in range(6)] + [[100] * 2] * 6, transfer=0).context()
-    faults = [("slow-rank", faster(context, rank, 100)) for rank in range(6)]
-    split = account(context.replay, faults, classes=context.peer_groups, input_wait=np.zeros((12, 2)))
-    assert [round(float(part.share[0]) / 1e6) for part in split.parts[:6]] == [5, 5, 5, 5, 5, 25]
-    assert (sum(part.share for part in split.parts) + split.best).tolist() == split.measured.tolist()
-
-
-def test_shares_of_players_add_up_and_are_alike_for_those_that_are_alike() -> None:
-    worth = {
-        frozenset[int](): 100.0, frozenset({0}): 90.0, frozenset({1}): 90.0, frozenset({2}): 100.0,
-        frozenset({0, 1}): 60.0, frozenset({0, 2}): 90.0, frozenset({1, 2}): 90.0, frozenset({0, 1, 2}): 60.0,
-    }  # fmt: skip
-    shares = [float(share) for share in shapley(3, lambda fixed: np.asarray(worth[fixed]))]
-    assert shares == pytest.approx([20, 20, 0])
 
 
 def test_recipes_and_findings_without_costs_are_no_faults() -> None:

@@ -114,7 +114,7 @@ def test_everything_people_see_of_a_finding_is_rounded_and_in_their_language() -
     # 100 · (1 - 20.98765 / 30.12345) = 30.3279 and 30.12345 / 20.98765 = 1.43529
     assert shown.gain == Gain(30.123, 20.988, 30.33, 1.435)
     assert shown.evidence == (
-        Evidence("每步自身耗时", 1.5, 1.25, "ms", "self_time"),
+        Evidence("每步自身耗时", 1.5, 1.25, "ms", "self_time", 0.2),
         Evidence("MatMul 单次耗时", 2.0, None, "ms/步", "operator_mean"),
         Evidence("my own name", 3.0, None, "", "own"),
     )
@@ -147,3 +147,18 @@ def test_how_well_steps_are_predicted_in_per_cent() -> None:
     prediction = Prediction(np.array([0.01, 0.023456, 0.05]))
     check = in_words(Examination(facts, (), 0.0, prediction=prediction, level="kernels"), "en").replay
     assert (check.prediction_error_percent, check.worst_prediction_error_percent, check.level) == (2.35, 5.0, "kernels")
+
+
+@pytest.mark.parametrize(
+    ("measured", "change"),
+    [
+        (MeasuredValue("bandwidth", 3.0, 12.0, "GB/s"), -0.75),
+        (MeasuredValue("bandwidth", 3.0, 0.0, "GB/s"), None),
+        (MeasuredValue("bandwidth", float("nan"), 12.0, "GB/s"), None),
+        (MeasuredValue("own", 60.0, 50.0, "%", name="share"), None),
+        (MeasuredValue("ranks_with_missing_data", 2, 8), None),
+    ],
+)
+def test_evidence_tells_its_change_where_it_is_one(measured: MeasuredValue, change: float | None) -> None:
+    [evidence] = finding_in_words(finding(amount=Quantity(20, "%"), evidence=(measured,)), "en").evidence
+    assert evidence.change == change

@@ -111,6 +111,8 @@ def two_steps() -> FakeRun:
 def test_arrivals_are_per_step_in_which_there_were_any_and_of_the_steps_chosen() -> None:
     late = arrivals(two_steps(), "true").numbers
     assert late["blocked_time"].tolist() == [0, 3] and late["waited"].tolist() == [3, 0]
+    assert late["last"].tolist() == [0, 2] and late["last_share"].tolist() == [0, 1]
+    assert late["expected"].tolist() == [1, 1] and late["expected_share"].tolist() == [0.5, 0.5]
     assert arrivals(two_steps(), "step = 2").numbers["waited"].tolist() == [2, 0]
     nameless = FakeRun(collectives=[stay(rank, 10 + rank, 9, step=None) for rank in (0, 1)])
     assert arrivals(nameless, "true").numbers["waited"].tolist() == [1, 0]  # all in one step

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.metrics.communication_operators import (
-    OperatorTraffic,
-    operator_names,
-    operator_times,
-)
+from paceline.metrics.communication_operators import CommunicationOperators
 from paceline.metrics.links import store_links
 from paceline.metrics.table import Table
 from support.fake_run import FakeRun
@@ -44,7 +40,7 @@ def as_rows(table: Table, *names: str) -> list[tuple[Any, ...]]:
 
 
 def test_classes_come_first_then_single_collectives() -> None:
-    assert as_rows(operator_names(RUN, "true"), "id", "what", "op", "kind", "name", "members") == [
+    assert as_rows(CommunicationOperators(RUN, "true").names(), "id", "what", "op", "kind", "name", "members") == [
         (0, "class", "receive", "", None, 1),
         (1, "class", "all_gather", "dp", None, 1),
         (2, "class", "all_reduce", "dp", None, 2),
@@ -54,11 +50,11 @@ def test_classes_come_first_then_single_collectives() -> None:
         (10, "single", "all_reduce", "dp", "all_reduce1", 1),
         (11, "single", "all_reduce", "dp", "all_reduce2", 1),
     ]
-    assert operator_names(RUN, "true").numbers["step"].tolist()[4:] == [1, 1, 2, 2]
+    assert CommunicationOperators(RUN, "true").names().numbers["step"].tolist()[4:] == [1, 1, 2, 2]
 
 
 def test_times_are_per_step_for_classes() -> None:
-    assert as_rows(operator_times(RUN, "true"), "id", "rank", "elapse", "transit", "wait", "sync") == [
+    assert as_rows(CommunicationOperators(RUN, "true").times(), "id", "rank", "elapse", "transit", "wait", "sync") == [
         (0, 1, 90, 0, 1, 1),
         (1, 0, 30, 5, 0, 3),
         (2, 0, 8, 3, 3.5, 1.5),  # 16, 6, 7 and 3 in two steps
@@ -70,22 +66,24 @@ def test_times_are_per_step_for_classes() -> None:
         (10, 0, 4, 2, 1, 1),
         (11, 0, 4, 2, 1, 1),
     ]
-    assert as_rows(operator_times(RUN, "step = 2"), "id", "elapse") == [(0, 8), (8, 4), (9, 4)]
+    assert as_rows(CommunicationOperators(RUN, "step = 2").times(), "id", "elapse") == [(0, 8), (8, 4), (9, 4)]
 
 
 def test_collectives_without_a_step_are_one_step_and_those_without_a_duration_are_left_out() -> None:
     run = FakeRun(
         collectives=[call(0, "x", 4, step=None), call(0, "x", 6, step=None, sequence=1), {"rank": 0, "op": "y"}]
     )
-    assert as_rows(operator_times(run, "true"), "id", "elapse") == [(0, 10), (8, 6), (9, 4)]
+    assert as_rows(CommunicationOperators(run, "true").times(), "id", "elapse") == [(0, 10), (8, 6), (9, 4)]
 
 
 def test_the_chart_offers_eight_classes_and_twelve_collectives_the_longest() -> None:
     run = FakeRun(collectives=[call(0, f"op{n}", 100 - n, sequence=n) for n in range(14)])
-    found = operator_names(run, "true")
+    found = CommunicationOperators(run, "true").names()
     assert found.numbers["id"].tolist() == list(range(20))
     assert found.texts["op"] == [f"op{n}" for n in [*range(8), *range(12)]]
-    assert operator_times(run, "true").numbers["elapse"].tolist() == [100 - n for n in [*range(8), *range(12)]]
+    assert CommunicationOperators(run, "true").times().numbers["elapse"].tolist() == [
+        100 - n for n in [*range(8), *range(12)]
+    ]
 
 
 def graph_step(step: int, name: str, duration: int) -> list[dict[str, Any]]:
@@ -107,27 +105,27 @@ NAMED = FakeRun(
         for rank, name, step, time in ((0, "op-a", 1, 2), (1, "op-a", 1, 3), (0, "other", 1, 9))
     ],
     packets=[
-        {"rank": 0, "step": 1, "group": "g", "name": "op-a", "transport": "RDMA", "packet_bytes": size, "count": 2,
-         "duration": MS}
-        for size in (512, 4096)
+        {"rank": rank, "step": 1, "group": "g", "name": "op-a", "transport": "RDMA", "packet_bytes": size, "count": 2,
+         "duration": (1 + rank) * MS}
+        for rank, size in ((0, 512), (0, 4096), (1, 512))
     ],
 )  # fmt: skip
 
 
 def test_names_of_several_steps_are_offered_those_asked_for_first() -> None:
     def offered(*asked: str) -> list[tuple[Any, ...]]:
-        rows = as_rows(operator_names(NAMED, "true", asked), "id", "what", "name", "members", "last")
+        rows = as_rows(CommunicationOperators(NAMED, "true", asked).names(), "id", "what", "name", "members", "last")
         return [row for row in rows if row[1] == "named"]
 
     assert offered() == [(20, "named", "op-c", 2, 1)]  # op-a and op-b are of step 1 only
     assert offered("op-b", "op-c") == [(20, "named", "op-b", 2, 1), (21, "named", "op-c", 2, 1)]
-    elapse = as_rows(operator_times(NAMED, "true", ["op-c"]), "id", "rank", "elapse")
+    elapse = as_rows(CommunicationOperators(NAMED, "true", ["op-c"]).times(), "id", "rank", "elapse")
     assert elapse[-2:] == [(20, 0, 4), (20, 1, 1)]
 
 
 def test_links_and_packets_of_an_operator_are_its_own() -> None:
     store_links(NAMED, "true", {"RDMA": 4.0})
-    traffic = OperatorTraffic(NAMED, "true", ["op-a"])
+    traffic = CommunicationOperators(NAMED, "true", ["op-a"])
     columns = ("id", "whose", "src", "dst", "transport", "bytes", "time", "bandwidth", "utilisation")
     assert [row for row in as_rows(traffic.links(), *columns) if row[0] == 20] == [
         (20, "all", 1, 0, "RDMA", 6e6, 3, 2.0, 0.5),
@@ -138,7 +136,8 @@ def test_links_and_packets_of_an_operator_are_its_own() -> None:
     assert [row for row in sums if row[0] == 20] == [(20, "all", 2, 12e6, 5, 2.4, 0.6), (20, "last", 1, 6e6, 3, 2, 0.5)]
     sizes = as_rows(traffic.packets(), "id", "whose", "packet_bytes", "count", "bytes", "time", "bandwidth")
     assert [row for row in sizes if row[0] == 20] == [
-        (20, "all", 512, 2, 1024, 1, 0.001024),
+        (20, "all", 512, 4, 2048, 3, 2048 / 3e6),
         (20, "all", 4096, 2, 8192, 1, 0.008192),
+        (20, "last", 512, 2, 1024, 2, 0.000512),
     ]
-    assert as_rows(OperatorTraffic(NAMED, "step = 2", ["op-a"]).links(), "id") == []
+    assert as_rows(CommunicationOperators(NAMED, "step = 2", ["op-a"]).links(), "id") == []

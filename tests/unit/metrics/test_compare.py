@@ -33,6 +33,7 @@ def change(before: Sample, after: Sample, **more: Any) -> Change:
         (Sample(100, 0.0, 2), Sample(103.1, 0.0, 2), "slower"),
         (Sample(100, 0.0, 2), Sample(101.1, 0.0, 3), "slower"),  # one run knows it
         (Sample(100, 0.0, 3), Sample(100.0, 0.0, 3), "same"),
+        (Sample(0.5, 0.001, 9), Sample(0.4, 0.001, 9), "faster"),  # less than one unit, yet less
     ],
 )
 def test_a_change_is_real_beyond_three_sigma_and_one_per_cent(before: Sample, after: Sample, verdict: str) -> None:

@@ -130,6 +130,8 @@ def test_rows_are_as_recorded_else_ranks_and_then_their_products_per_step() -> N
         assert table.numbers[name] == pytest.approx(values, nan_ok=True), name
     assert table.texts["basis"] == ["recorded"] * 4 + ["matrix products"] * 2
     assert table.texts["unit"] == [None, "cube", "vector", None, None, None]
+    second = flops_rows(RUN, "step = 2", 1e10)
+    assert second.texts["name"][-1] == "MatMulV2 [64,128] × [128,32]" and second.numbers["flops"][-1] == ONE
     unknown = flops_rows(RUN, "true", None).numbers
     assert np.isnan(unknown["utilisation"][[4, 5]]).all() and unknown["flops_per_s"][4] == pytest.approx(rate)
 

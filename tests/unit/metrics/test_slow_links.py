@@ -84,6 +84,12 @@ def test_a_link_in_every_step_against_the_class_of_the_steps_chosen() -> None:
     ]
 
 
+def test_the_speed_of_a_class_is_that_of_all_steps_together() -> None:
+    run = FakeRun(transfers=[*ring(FAST, FAST, FAST), *ring(3 * FAST, 3 * FAST, 3 * FAST, step=2)])
+    # Twice LARGE bytes in 1 + 3 times FAST: half of 10 GB/s.
+    assert shown_link(run, "true", 0, 1, "RDMA") == (pytest.approx(5), pytest.approx(5))
+
+
 def test_a_link_as_it_is_shown() -> None:
     run = FakeRun(
         transfers=[*ring(FAST, FAST, FAST, 2 * FAST), moved(3, 4, LARGE, 3 * FAST, name="z"), moved(8, 9, 5, 1)]

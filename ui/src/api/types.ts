@@ -121,6 +121,8 @@ export interface Evidence {
   unit: string;
   /** The same name in every language and version, for programs: self_time, bandwidth … */
   key: string;
+  /** value / peers - 1; null for shares and counts, and where there are no peers. */
+  change: number | null;
 }
 
 /** One thing that slows the run. */

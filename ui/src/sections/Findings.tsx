@@ -188,9 +188,7 @@ function figure(value: number | null, row: Evidence): string {
   return row.unit ? `${text} ${row.unit}` : text;
 }
 
-function against(row: Evidence): string {
-  if (row.value === null || row.peers === null || row.peers === 0) return "";
-  if (row.unit === "%" || isCount(row)) return "";
-  const ratio = row.value / row.peers;
-  return ratio >= 3 ? `× ${fixed(ratio, ratio >= 10 ? 0 : 1)}` : signedPercent(ratio - 1);
+function against({ change }: Evidence): string {
+  if (change === null) return "";
+  return change >= 2 ? `× ${fixed(1 + change, change >= 9 ? 0 : 1)}` : signedPercent(change);
 }

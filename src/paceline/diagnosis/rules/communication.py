@@ -40,9 +40,9 @@ OVERLAPPED_SHARE = 0.3
 @rule(priority=50)
 def small_packets(context: DiagnosisContext) -> list[RuleFinding]:
     """Latency decides: the time above bytes / bandwidth is no more than messages of this number may need."""
-    findings = []
+    findings, recorded = [], _packets(context)
     for transport, profile in context.hardware.transports.items():
-        mine = [packets for packets in _packets(context) if packets.transport == transport]
+        mine = [packets for packets in recorded if packets.transport == transport]
         moved, time = sum(each.bytes for each in mine), sum(each.time for each in mine)
         small = [each for each in mine if each.size < profile.packet]
         if not moved or not time or sum(each.bytes for each in small) < SMALL_SHARE * moved:
