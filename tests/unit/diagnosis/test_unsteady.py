@@ -299,6 +299,19 @@ def test_replicas_that_get_more_work() -> None:
     assert (finding.min_severity, finding.max_severity) == ("low", "high")
 
 
+@pytest.mark.parametrize(("grows", "id"), [(False, "jitter"), (True, "load-imbalance")])
+def test_ranks_that_take_longer_for_kernels_of_the_same_shapes_have_no_more_work(grows: bool, id: str) -> None:
+    """Replicas take turns in being late together: because their sequences are longer, or on equal ones."""
+    rows = [
+        {"rank": rank, "step": step + 1, "type": kind, "core": "AI_CORE", "duration": MS, "input_shapes": shape}
+        for rank, times in enumerate(uneven())
+        for step, time in enumerate(times)
+        for kind, shape in (("MatMul", f"{int(time) if grows else 100},64"), ("Add", "64"))
+    ]
+    [finding] = found(uneven(), tables={"groups": grouped("tp", *REPLICAS), "kernels": rows})
+    assert finding.id == id
+
+
 def test_a_persistently_slow_rank_stays_as_slow_with_equal_work() -> None:
     [finding] = found(uneven(slow=1.1), tables={"groups": grouped("tp", *REPLICAS)})
     assert (finding.id, finding.subject) == ("load-imbalance", Subject(ranks=(2, 6, 10)))

@@ -15,7 +15,9 @@ from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
 from paceline.diagnosis.rules.communication import gradient_groups
 from paceline.diagnosis.rules.one_off import one_off_stall, one_off_transfers
 from paceline.metrics.comm_events import PEER_TO_PEER
+from paceline.metrics.host_vs_workload import work_differs
 from paceline.metrics.peers import nan_median
+from paceline.metrics.steps import step_condition
 from paceline.replay.fixes import at_peer_speed, scale_self_time, with_equal_work, without_jitter
 from paceline.replay.replay import Costs
 
@@ -108,7 +110,7 @@ def _varying_self_time(context: DiagnosisContext) -> list[RuleFinding]:
     spread = float(np.median(slowest))
     if spread < SPREAD:
         return _varying_step_begin(context)
-    more_work = _replica_correlation(context, over_mean) > SAME_WORK
+    more_work = _replica_correlation(context, over_mean) > SAME_WORK and _may_have_more_work(context)
     if not more_work and context.excess.persistent():
         return []  # a persistently slow rank may vary too: one finding is enough
     fixed = (
@@ -120,6 +122,12 @@ def _varying_self_time(context: DiagnosisContext) -> list[RuleFinding]:
         np.argsort(-np.max(np.nan_to_num(over_mean, nan=-1.0), axis=1))[: max(1, len(context.ranks) // 4)].tolist()
     )
     return [_variation(context, fixed, spread, Subject(ranks=context.global_ranks(rank_rows)) if more_work else None)]
+
+
+def _may_have_more_work(context: DiagnosisContext) -> bool:
+    """Not if all ranks are known to run the same kernels on the same shapes: then some take longer for the same work."""
+    peers = [context.global_ranks(list(ranks)) for ranks in context.peer_groups if len(ranks) > 1]
+    return work_differs(context.run, peers, step_condition(context.performance.steps.tolist())) is not False
 
 
 def _varying_step_begin(context: DiagnosisContext) -> list[RuleFinding]:
