@@ -5,7 +5,8 @@
     free(i)  = max(end(c), start(i) + overlap(i))
 
 Members leave a collective within microseconds of each other, which adds up over thousands of them: each member's end has a
-tail, end(i) - (last start + transfer), as it was recorded on the cluster clock, at most as long as the transfer.
+tail, end(i) - (last start + transfer), as it was recorded on the cluster clock, at most as long as the transfer, and shorter
+as the transfer becomes shorter.
 
 Of buffered messages (metrics/p2p.py) the sender continues, the receiver waits for the arrival.
 
@@ -117,7 +118,7 @@ class Replay:
 
     def run(self, costs: Costs, residuals: Residuals | None = None) -> ReplayResult:
         """Replay with these costs, and with the residuals that were recorded unless others are given."""
-        tail, lag = (self._tail, self.timeline.lag) if residuals is None else (residuals.tail, residuals.lag)
+        tail, lag = (self._tails_of(costs), self.timeline.lag) if residuals is None else (residuals.tail, residuals.lag)
         line, events = self.timeline, self.timeline.events
         start, end = np.zeros(len(events.rank)), np.zeros(len(events.rank))
         free = np.zeros(len(events.rank) + len(events.ranks))
@@ -138,6 +139,13 @@ class Replay:
             end[rows] = finished
             free[rows] = np.maximum(finished, arrival + costs.overlap[rows])
         return self._outcome(start, end)
+
+    def _tails_of(self, costs: Costs) -> Floats:
+        """Tails as recorded, shorter where the transfer is: members leave one after the other as the last pieces reach them."""
+        instance, before = self.timeline.events.instance, self.costs.transfer
+        left = np.divide(costs.transfer, before, out=np.ones_like(before), where=before > 0)
+        shorter: Floats = self._tail * np.minimum(1.0, left)[instance]
+        return shorter
 
     def _outcome(self, start: Floats, end: Floats) -> ReplayResult:
         line, events = self.timeline, self.timeline.events

@@ -234,46 +234,6 @@ def test_new_nccl_kernels_have_group_payload_sequence_and_peer(tmp_path: Path) -
     assert rows(batch, "ranks", "max(device)") == [(2,)]
 
 
-def test_a_name_that_ranks_give_to_different_groups_is_several_groups(tmp_path: Path) -> None:
-    """Each rank counts its own process groups: "1" joins ranks 0 and 1, or 2 and 3; "0" is the same everywhere."""
-    for rank in range(4):
-        pair = [rank // 2 * 2, rank // 2 * 2 + 1]
-        groups = [{"pg_name": "0", "ranks": [0, 1, 2, 3]}, {"pg_name": "1", "ranks": pair}]
-        events = [
-            nccl("ncclDevKernel_AllReduce_Sum", 10.0 * (1 + int(name)), 5.0, **{"Process Group Name": name})
-            for name in "01"
-        ]
-        info = {"rank": rank, "world_size": 4, "pg_config": groups}
-        write(tmp_path / "a" / f"trace_{rank}.json", events, distributedInfo=info)
-    batch, _ = read_all(READER, tmp_path / "a", tmp_path)
-    found = set(rows(batch, "groups", '"group", index, rank'))
-    assert {row for row in found if row[0] != "0"} == {("1:0", 0, 0), ("1:0", 1, 1), ("1:1", 0, 2), ("1:1", 1, 3)}
-    assert sorted(rows(batch, "collectives", 'start, "group"')) == [(10_000, "0")] * 4 + [
-        (20_000, group) for group in ("1:0", "1:0", "1:1", "1:1")
-    ]
-
-
-def test_what_torchs_own_operators_launch_computes_also_beside_the_record_of_a_collective(tmp_path: Path) -> None:
-    """The record, of 20 µs, overlaps with the operators around it instead of enclosing them."""
-    events = [
-        span("record_param_comms", "cpu_op", 10.0, 20.0, **{"Collective name": "allreduce"}),
-        *(
-            row
-            for number, (operator, kernel, ts) in enumerate(
-                [("aten::mm", "gemm", 9.0), ("my_ops::reduce", "fused_sum", 18.0), ("aten::mm", "gemm", 28.0)]
-            )
-            for row in (
-                span(operator, "cpu_op", ts, 5.0),
-                span("cudaLaunchKernel", "cuda_runtime", ts + 1.5, 1.0, correlation=number),
-                span(kernel, "kernel", 100.0 + 10 * number, 5.0, stream=7, correlation=number),
-            )
-        ),
-    ]
-    write(tmp_path / "a" / "rank0.json", events)
-    batch, _ = read_all(READER, tmp_path / "a", tmp_path)
-    assert rows(batch, "collectives", "op, start") == [("all_reduce", 110_000)]
-
-
 @pytest.mark.parametrize(
     ("ends", "last", "steps"),
     [

@@ -45,10 +45,3 @@ def test_spans_that_overlap_without_nesting_give_one_that_holds_or_nothing() -> 
         range(-1, 17), innermost(spans, np.ones(18, dtype=np.int64), np.arange(-1, 17)), strict=True
     ):
         assert index == NOTHING or spans.start[index] <= moment <= spans.end[index]
-
-
-def test_of_spans_that_overlap_without_nesting_the_shortest_is_the_innermost() -> None:
-    """A record of 20 beside operators of 5, one of which began before it, and one that outlasts it."""
-    spans = Spans(np.zeros(4, dtype=np.int64), np.array([8, 10, 14, 27]), np.array([13, 30, 19, 32]))
-    asked = np.array([9, 11, 15, 20, 29, 31, 40])
-    assert innermost(spans, np.zeros(7, dtype=np.int64), asked).tolist() == [0, 0, 2, 1, 3, 3, NOTHING]

@@ -50,7 +50,10 @@ def test_who_arrives_last_decides_when_all_go_on() -> None:
 
 
 def test_transfers_and_overlap_can_be_changed_too() -> None:
-    assert moments(meeting(), transfer={0: 2}) == [10, 38, 30, 34]
+    # Rank 0 leaves 1 before rank 1: of a third of the transfer, a third of it.
+    assert moments(meeting(), transfer={0: 2}) == pytest.approx([10, 39 - 1 / 3, 30, 34])
+    assert moments(meeting(), transfer={0: 0}) == [10, 37, 30, 32]
+    assert moments(meeting(), transfer={0: 12}) == [10, 48, 30, 44]  # no longer than it was
     assert moments(meeting(), overlap={0: 40}) == [10, 57, 30, 38]  # computing until 10 + 40
     assert moments(meeting(), overlap={0: 20}) == [10, 42, 30, 38]  # over before the transfer is
     assert replace(meeting().costs).with_transfer(np.array([1.0])).transfer.tolist() == [1]

@@ -19,8 +19,8 @@ PARAMETERS = "record_param_comms"
 """An operator that only records what a collective was called with."""
 COLLECTIVE_CALLS = ("nccl:", "rccl:", "hccl:", "xccl:", "gloo:", "mpi:", "ucc:", "c10d::", PARAMETERS)
 """How the names of what torch writes around a collective begin."""
-OWN_KERNELS, OWN_OPERATORS = "at::native", "aten::"
-"""Kernels and operators of torch itself: a copy or a sum next to a collective, never the collective."""
+OWN_KERNELS = "at::native"
+"""Kernels of torch itself: a copy or a sum next to a collective, never the collective."""
 
 _IS_CALL = " OR ".join(f"starts_with(name, '{start}')" for start in COLLECTIVE_CALLS)
 _IS_MARK = f"{_IS_CALL} OR starts_with(name, 'ProfilerStep#') OR starts_with(name, '{LOADING}')"
@@ -75,14 +75,12 @@ def _enclosing(condition: str, thread: Times, time: Times, sink: Sink) -> Times:
 
 
 def _inside_collective_calls_communicate(sink: Sink) -> None:
-    """Whatever it is called; but what an operator of torch's own launches computes, also where its span meets a call's."""
     sink.connection.execute(
         """
         UPDATE kineto_device AS device SET communicates = true
-        FROM kineto_calls AS calls LEFT JOIN kineto_around AS caller ON calls.operator = caller.row
+        FROM kineto_calls AS calls
         WHERE device.work = calls.work AND kind = 'kernel' AND NOT contains(device.name, ?)
           AND (params IS NOT NULL OR annotation IS NOT NULL)
-          AND NOT starts_with(coalesce(caller.name, ''), ?)
         """,
-        [OWN_KERNELS, OWN_OPERATORS],
+        [OWN_KERNELS],
     )

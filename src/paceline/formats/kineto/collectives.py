@@ -85,8 +85,7 @@ _COLLECTIVES = """
     ), widths AS (
         SELECT unnest(?::VARCHAR[]) AS element, unnest(?::BIGINT[]) AS width
     ), named AS (
-        SELECT *, coalesce((?::VARCHAR[])[list_position(?::VARCHAR[], pg_name)], nullif(pg_name, ''), ?::VARCHAR)
-                  AS "group",
+        SELECT *, coalesce(nullif(pg_name, ''), ?::VARCHAR) AS "group",
                lower(replace(coalesce(dtype, TRY_CAST(types AS VARCHAR[])[1]), 'c10::', '')) AS element,
                -- Tensors of the call: [[4096, 1024], [1024]] → 4,195,328 elements.
                list_sum(list_transform(TRY_CAST(dims AS BIGINT[][]), lambda tensor: list_product(tensor)))
@@ -124,17 +123,8 @@ def read_collectives(head: TraceHead, sink: Sink) -> None:
     # On the host, "other" is administration (init, wait, coalescing); a kernel of the library always moves data.
     ops = [(names, op) for names, source in rows if (op := first_op(names)) != "other" or source == "kernels"]
     only_group = head.groups[0].pg_name or None if len(head.groups) == 1 else None
-    names, ids = [name for name, _ in head.group_ids], [group for _, group in head.group_ids]
     sink.add_query(
         "collectives",
         _COLLECTIVES,
-        [
-            [names for names, _ in ops],
-            [op for _, op in ops],
-            list(_WIDTHS),
-            list(_WIDTHS.values()),
-            ids,
-            names,
-            only_group,
-        ],
+        [[names for names, _ in ops], [op for _, op in ops], list(_WIDTHS), list(_WIDTHS.values()), only_group],
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 
 import msgspec
 
@@ -19,33 +17,8 @@ def read_identity(head: TraceHead, sink: Sink) -> None:
     add_groups(head.groups, head, sink)
 
 
-def with_own_ids(heads: Sequence[TraceHead]) -> list[TraceHead]:
-    """Heads in which equal ids are equal groups.
-
-    torch counts process groups over the job; where each rank counts its own, one name stands for groups of different
-    ranks, and every list of ranks gets an id: "1" of ranks 0 and 1 becomes 1:0, of ranks 2 and 3 1:1.
-    """
-    members: dict[str, set[tuple[int, ...]]] = defaultdict(set)
-    for head in heads:
-        for group in head.groups:
-            if group.pg_name and group.ranks:
-                members[group.pg_name].add(tuple(group.ranks))
-    numbers = {
-        (name, ranks): f"{name}:{number}"
-        for name, lists in members.items()
-        if len(lists) > 1
-        for number, ranks in enumerate(sorted(lists))
-    }
-    return [_with_ids(head, numbers) for head in heads] if numbers else list(heads)
-
-
-def _with_ids(head: TraceHead, numbers: dict[tuple[str, tuple[int, ...]], str]) -> TraceHead:
-    found = [(group.pg_name, numbers.get((group.pg_name, tuple(group.ranks)))) for group in head.groups]
-    return replace(head, group_ids=tuple((name, number) for name, number in found if number))
-
-
 def add_groups(groups: Iterable[ProcessGroup], head: TraceHead, sink: Sink) -> None:
-    """Add rows of `groups`; the id is the name in the events of collectives ("Process Group Name"), see with_own_ids."""
+    """Add rows of `groups`; the id is the name in the events of collectives ("Process Group Name")."""
     rows = [row for group in groups if group.pg_name for row in _members(group, head)]
     if rows:
         names, kinds, indices, ranks = map(list, zip(*rows, strict=True))
@@ -81,9 +54,9 @@ def _members(group: ProcessGroup, head: TraceHead) -> list[tuple[str, str, int, 
     if not ranks and 0 < group.pg_size == head.world:
         # torch leaves the list of ranks empty for the group of all ranks.
         ranks = list(range(head.world))
-    kind, name = _kind(group, head.world), dict(head.group_ids).get(group.pg_name, group.pg_name)
+    kind = _kind(group, head.world)
     return [
-        (name, kind, index, rank)
+        (group.pg_name, kind, index, rank)
         for index, rank in enumerate(ranks)
         if len(ranks) <= LARGEST_FULL_GROUP or rank == head.rank or ranks[0] == head.rank
     ]

@@ -63,8 +63,6 @@ class TraceHead:
     recorded: str
     notes: tuple[str, ...]
     rank_assumed: bool = False
-    group_ids: tuple[tuple[str, str], ...] = ()
-    """(name in the trace, id in the job) of groups whose name other traces give to other ranks."""
     is_rank_certain: bool = True
     """Whether the trace records its rank, or its path names it; otherwise it may be no rank of a job at all."""
 

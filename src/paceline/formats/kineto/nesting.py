@@ -9,7 +9,6 @@ import numpy as np
 from paceline.formats.intervals import Times
 
 NOTHING = -1
-LOOKED_BACK = 8
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,7 @@ def innermost(spans: Spans, thread: Times, time: Times) -> Times:
     """Index of the innermost span around each moment of a thread, or NOTHING.
 
     At a moment d spans are open, and the innermost is the last one that began at depth d; depth is the number of spans that
-    were open when it began. Spans may overlap without nesting (rounded times), so that depth misleads: if one of the LOOKED_BACK
-    spans that began last are open, it is the shortest of them. What depth finds is checked, and left out if it does not hold.
+    were open when it began. Spans that overlap without nesting (rounded times) are checked, and left out if they do not hold.
     """
     found = np.full(len(time), NOTHING)
     for number in np.unique(thread):
@@ -52,19 +50,7 @@ def _of_thread(spans: Spans, rows: Times, time: Times) -> Times:
     at = np.searchsorted(key, _key(opened - 1, last, len(rows)), side="right") - 1
     place = order[np.maximum(at, 0)]
     holds = (at >= 0) & (opened > 0) & (start[place] <= time) & (time <= end[place])
-    recent = _shortest_open(start, end, time, last)
-    found = np.where(recent != NOTHING, recent, np.where(holds, place, NOTHING))
-    return np.where(found >= 0, rows[found], NOTHING)
-
-
-def _shortest_open(start: Times, end: Times, time: Times, last: Times) -> Times:
-    """The place of the shortest of the spans up to `last` that is open at each moment."""
-    found, length = np.full(len(time), NOTHING), np.full(len(time), np.iinfo(np.int64).max)
-    for back in range(LOOKED_BACK):
-        place = np.maximum(last - back, 0)
-        better = (start[place] <= time) & (time <= end[place]) & (end[place] - start[place] < length)
-        found, length = np.where(better, place, found), np.where(better, end[place] - start[place], length)
-    return found
+    return np.where(holds, rows[place], NOTHING)
 
 
 def _key(depth: Times, position: Times, count: int) -> Times:

@@ -13,7 +13,7 @@ from functools import partial
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.formats.kineto import FORMAT
 from paceline.formats.kineto.communication_kernels import CommunicationKernels, communication_kernels
-from paceline.formats.kineto.groups import read_identity, with_own_ids
+from paceline.formats.kineto.groups import read_identity
 from paceline.formats.kineto.metadata import TraceHead, is_kineto, read_trace_head
 from paceline.formats.kineto.one_job import of_one_job
 from paceline.formats.kineto.tables import TABLES, read_events, read_trace
@@ -31,7 +31,6 @@ class KinetoReader:
             if FORMAT.files.matches(file.relative) and is_kineto(file)
         ]
         found = of_one_job(found)
-        found = list(zip([file for file, _ in found], with_own_ids([head for _, head in found]), strict=True))
         kernels = communication_kernels()
         recordings = [_recording(self.name, file, head, kernels) for file, head in _numbered(found)]
         yield from _with_missing_ranks(recordings, found)
