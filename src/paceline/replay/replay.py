@@ -118,7 +118,8 @@ class Replay:
 
     def run(self, costs: Costs, residuals: Residuals | None = None) -> ReplayResult:
         """Replay with these costs, and with the residuals that were recorded unless others are given."""
-        tail, lag = (self._tails_of(costs), self.timeline.lag) if residuals is None else (residuals.tail, residuals.lag)
+        tail = self._tails_of(costs) if residuals is None else residuals.tail
+        lag: Floats = self.timeline.lag.astype(np.float64) if residuals is None else residuals.lag
         line, events = self.timeline, self.timeline.events
         start, end = np.zeros(len(events.rank)), np.zeros(len(events.rank))
         free = np.zeros(len(events.rank) + len(events.ranks))
@@ -144,7 +145,7 @@ class Replay:
         """Tails as recorded, shorter where the transfer is: members leave one after the other as the last pieces reach them."""
         instance, before = self.timeline.events.instance, self.costs.transfer
         left = np.divide(costs.transfer, before, out=np.ones_like(before), where=before > 0)
-        shorter: Floats = self._tail * np.minimum(1.0, left)[instance]
+        shorter: Floats = self._tail.astype(np.float64) * np.minimum(1.0, left)[instance]
         return shorter
 
     def _outcome(self, start: Floats, end: Floats) -> ReplayResult:
