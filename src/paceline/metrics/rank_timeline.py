@@ -275,15 +275,19 @@ class _TimelineBuilder:
         return float(self.bounds.duration[rank, step]) - exposed
 
     def _hidden(self, rank: int, column: int, rows: Ints) -> int:
-        """ns of a step's communication that computing covers and that is not on a side stream already."""
+        """ns of a step's communication that computing covers and that is not on a side stream already.
+
+        What is exposed is time, however many messages are under way then: a send and a receive that wait side by side
+        count once, else half of their waiting would pass for computing.
+        """
         overlapped = self.bounds.overlapped[rank, column]
-        duration = self.events.end[rows] - self.events.start[rows]
+        start, end, side = self.events.start[rows], self.events.end[rows], self.side_stream[rows]
         if np.isnan(overlapped):
-            overlapped = float(duration.sum()) - self.bounds.exposed[rank, column]
-        aside = float(duration[self.side_stream[rows]].sum())
-        left = overlapped - aside
+            left = _merged_length(start[~side], end[~side]) - float(self.bounds.exposed[rank, column])
+        else:
+            left = float(overlapped) - float((end - start)[side].sum())
         # Small differences come from rounding and from how tools assign events to steps.
-        return int(left) if left > 0.1 * float(duration.sum()) else 0
+        return int(left) if left > 0.1 * float((end - start).sum()) else 0
 
     def _mark_queued(self, rows: Ints) -> None:
         """Events that started the moment the one before them in their group, itself on a side stream, had ended."""
@@ -550,3 +554,15 @@ class _TimelineBuilder:
         at_end[self.events.rank[ends], self.step[ends] + 1] = self.self_time_until[ends]
         begin: Floats = at_end[self.events.rank, self.step]
         return begin
+
+
+def _merged_length(start: Ints, end: Ints) -> float:
+    """ns covered by these intervals, which may overlap.
+
+    >>> _merged_length(np.array([0, 5, 20, 22]), np.array([10, 12, 30, 25]))
+    22.0
+    """
+    order = np.argsort(start, kind="stable")
+    reached = np.maximum.accumulate(end[order]) if len(end) else end
+    begin = np.maximum(start[order], np.append(start[order][:1], reached[:-1]))
+    return float(np.maximum(0, reached - begin).sum())
