@@ -1,6 +1,7 @@
 """How often the true cause comes first, how often a healthy cluster alarms, and how far the predicted gain is off.
 
     python benchmarks/accuracy.py [--clusters 200] [--seed 1] [--layout NAME] [--verbose] [--check]
+    python benchmarks/accuracy.py --sweep [--layout NAME]     # from which size on a fault is named: accuracy_sweep.py
 
 Clusters of 8 to 64 ranks, all layouts, all faults, some two at once, with clock offsets and noise, from fixed seeds. A
 fault that a layout cannot record (frequency in Kineto traces, hosts in flat MindInsight trees, …) is not asked of it.
@@ -23,6 +24,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from accuracy_sweep import shown_layouts, sweep
 
 import paceline
 from paceline.diagnosis.diagnose import diagnose
@@ -102,7 +104,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--check", action="store_true", help="exit with 1 if the results are below what is promised")
+    parser.add_argument("--sweep", action="store_true", help="from which size on a fault is named, instead")
     options = parser.parse_args()
+    if options.sweep:
+        missed = sum(sweep(layout, options.jobs) for layout in shown_layouts(options.layout))
+        sys.exit(1 if options.check and missed else 0)
     chosen = list(trials(options.seed, options.layout))[: options.clusters]
     results = []
     # Forked workers would inherit DuckDB's threads.

@@ -23,6 +23,7 @@ from paceline.diagnosis.rule_finding import Examination, RuleFinding, rank_findi
 from paceline.diagnosis.study import study_numbers
 from paceline.metrics.flops import rank_flops
 from paceline.replay.prediction import predict_steps
+from paceline.run.evidence.gap import EvidenceGap
 from paceline.run.run import Run
 
 MIN_GAIN_PERCENT = 0.3
@@ -78,10 +79,12 @@ def examine(
     found = [finding for rule in rules for finding in rule(context)]
     kept = [finding for finding in price_after_fixing_top(context, found) if _is_reported(finding)]
     complete = [_with_coverage(with_bottleneck(context, finding), context) for finding in kept]
-    weighed = weigh(complete, run.gaps)
+    contradictions = _contradictions(context)
+    weighed = weigh(complete, [*run.gaps, *contradictions])
+    told = (*weighed.withheld, *(gap.message for gap in contradictions))
     ranked = rank_findings(list(weighed.findings))
     return Examination(
-        with_loss(_run_facts(context, weighed.withheld), context, ranked),
+        with_loss(_run_facts(context, told), context, ranked),
         ranked,
         context.replay.residual,
         study_numbers(run),
@@ -109,7 +112,19 @@ def _mfu(context: DiagnosisContext) -> float | None:
     return round(float(np.median(known)), 4) if len(known) else None
 
 
-def _run_facts(context: DiagnosisContext, withheld: tuple[str, ...]) -> RunFacts:
+def _contradictions(context: DiagnosisContext) -> list[EvidenceGap]:
+    """That events of different collectives were taken for one, as far as the graph of the run shows it."""
+    cut = context.replay.contradictions
+    if not cut:
+        return []
+    message = (
+        f"{cut} dependencies between collectives contradict each other: some were taken for parts of one that were not; "
+        "gains are estimates (record the ranks of each process group)"
+    )
+    return [EvidenceGap("conflict", (), message)]
+
+
+def _run_facts(context: DiagnosisContext, told: tuple[str, ...]) -> RunFacts:
     measured = context.replay.measured.step_times / 1e6
     missing = context.rows("SELECT rank FROM ranks WHERE format IS NULL ORDER BY rank")
     return RunFacts(
@@ -121,7 +136,7 @@ def _run_facts(context: DiagnosisContext, withheld: tuple[str, ...]) -> RunFacts
         step_ms=_step_times(measured),
         mfu=_mfu(context),
         missing_ranks=tuple(rank for (rank,) in missing),
-        warnings=(*withheld, *(printable(warning) for warning in context.run.warnings)),
+        warnings=(*told, *(printable(warning) for warning in context.run.warnings)),
     )
 
 

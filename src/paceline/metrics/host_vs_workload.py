@@ -61,6 +61,35 @@ def compare_kernel_speed(run: Source, here: Iterable[int], there: Iterable[int])
     return KernelSpeed(_weighted_median(ratios, time), work[0] / work[1], bool(sized))
 
 
+def work_differs(run: Source, groups: Iterable[Iterable[int]], chosen: str) -> bool | None:
+    """Whether peers run other kernels, or kernels of other sizes, in at least half of the steps; None where sizes are unknown.
+
+    Ranks that run the same kernels on the same shapes have the same work, however long it takes them.
+    """
+    asked = different = 0
+    for ranks in groups:
+        rows = run.sql(
+            f"""
+            WITH
+            sized AS (
+                SELECT rank, step, type, input_shapes, count(*) AS count FROM kernels
+                WHERE rank IN ({", ".join(map(str, ranks)) or "NULL"}) AND {chosen} AND type IS NOT NULL
+                      AND input_shapes IS NOT NULL AND core IS DISTINCT FROM 'COMMUNICATION'
+                GROUP BY ALL
+            ),
+            programs AS (
+                SELECT rank, step, hash(list((type, input_shapes, count) ORDER BY type, input_shapes)) AS program,
+                       count(DISTINCT input_shapes) AS shapes
+                FROM sized GROUP BY rank, step
+            )
+            SELECT count(DISTINCT program) FROM programs GROUP BY step HAVING count(*) > 1 AND max(shapes) > 1
+            """
+        ).fetchall()
+        asked += len(rows)
+        different += sum(programs > 1 for (programs,) in rows)
+    return 2 * different >= asked if asked else None
+
+
 def _kinds(run: Source, ranks: Iterable[int], *, fast: bool = False) -> dict[tuple[str, str], _Kind]:
     """Duration and executions per step of each kind: the median over these ranks, or over the fast half."""
     rows = run.sql(

@@ -81,20 +81,57 @@ class OperatorTime:
     excess: float
 
 
+_KERNELS = """
+    SELECT rank, step, type, core, duration FROM kernels
+    WHERE rank IN ({ranks}) AND type IS NOT NULL AND core IS DISTINCT FROM 'COMMUNICATION' AND {chosen}
+"""
+_HOST_OPERATORS = """
+    WITH
+    calls AS (
+        SELECT rank, track, name, start, duration, depth FROM events
+        WHERE category = 'cpu_op' AND rank IN ({ranks}) AND NOT regexp_matches(name, '^(c10d::|record_param_comms$)')
+    ),
+    inside AS (
+        SELECT caller.rank, caller.track, caller.start, caller.depth, sum(called.duration) AS time
+        FROM calls AS called ASOF JOIN calls AS caller
+          ON called.rank = caller.rank AND called.track = caller.track AND called.depth - 1 = caller.depth
+             AND called.start >= caller.start
+        WHERE called.start < caller.start + caller.duration
+        GROUP BY ALL
+    ),
+    bounds AS (SELECT rank AS of_rank, step, start AS begin, "end" FROM steps WHERE start IS NOT NULL AND {chosen})
+    SELECT rank, step, name AS type, 'CPU' AS core, greatest(0, duration - coalesce(time, 0)) AS duration
+    FROM calls LEFT JOIN inside USING (rank, track, start, depth)
+    ASOF JOIN bounds ON rank = of_rank AND start >= begin
+    WHERE start < "end"
+"""
+"""Each operator without those that it calls."""
+
+
 def kernels_against_peers(run: Source, rank: int, peers: Iterable[int], chosen: str) -> list[OperatorTime]:
     """The types of kernels a rank runs, compared with its peers (itself among them); only those that peers run too."""
-    kernels = f"""
-        FROM kernels WHERE rank IN ({", ".join(map(str, peers))}) AND type IS NOT NULL
-                           AND core IS DISTINCT FROM 'COMMUNICATION' AND {chosen}
-    """
+    return _against_peers(run, rank, _KERNELS.format(ranks=_listed(peers), chosen=chosen))
+
+
+def host_operators_against_peers(run: Source, rank: int, peers: Iterable[int], chosen: str) -> list[OperatorTime]:
+    """The same of operators on the host, for recordings without a device; `events` must have been read."""
+    return _against_peers(run, rank, _HOST_OPERATORS.format(ranks=_listed(peers), chosen=chosen))
+
+
+def _listed(ranks: Iterable[int]) -> str:
+    return ", ".join(map(str, ranks))
+
+
+def _against_peers(run: Source, rank: int, executions: str) -> list[OperatorTime]:
     rows = run.sql(
         f"""
         WITH
+        executed AS MATERIALIZED ({executions}),
         operator_times AS (
             SELECT rank, type, core, count(*) AS count, sum(duration) AS time, min(duration) AS min, max(duration) AS max
-            {kernels} GROUP BY ALL
+            FROM executed GROUP BY ALL
         ),
-        rank_peers AS (SELECT rank, 0 AS peer_group, count(DISTINCT step) AS steps {kernels} GROUP BY rank)
+        rank_peers AS (SELECT rank, 0 AS peer_group, count(DISTINCT step) AS steps FROM executed GROUP BY rank)
         SELECT type, time, reference_time, mean, reference, excess FROM ({compared_operators(by_name=False)})
         WHERE rank = {rank:d} AND reference IS NOT NULL
         """

@@ -228,13 +228,23 @@ class _TimelineBuilder:
                 here = inside[self.step[inside] == column]
                 for group_key in set(self.events.group_key[here].tolist()):
                     stream = self._run_of_sums(here, group_key)
-                    duration = int((self.events.end[stream] - self.events.start[stream]).sum())
-                    if duration:
-                        share = self._hidden(rank, column, here) / duration
+                    if len(stream):
+                        share = self._hidden_share(stream, self._hidden(rank, column, here))
                         shares[group_key][column] = max(shares[group_key].get(column, 0.0), share)
         return {
             group_key for group_key, best in shares.items() if float(np.median(list(best.values()))) >= ALONE_HIDDEN
         }
+
+    def _hidden_share(self, stream: Ints, hidden: int) -> float:
+        """Share of a run of sums that computing covers.
+
+        All of it counts where computing went on beside the first when the second, which had queued, began: however long
+        the rest takes then, because a link is slow, it is not waited for in turn.
+        """
+        start, end = self.events.start[stream], self.events.end[stream]
+        if len(stream) > 1 and start[1] - end[0] <= QUEUED_NS and hidden > end[0] - start[0]:
+            return 1.0
+        return hidden / max(1, int((end - start).sum()))
 
     def _run_of_sums(self, rows: Ints, group_key: object) -> Ints:
         """The sums of a group among these rows of a step, if nothing else is communicated from the first to the last.
@@ -265,15 +275,19 @@ class _TimelineBuilder:
         return float(self.bounds.duration[rank, step]) - exposed
 
     def _hidden(self, rank: int, column: int, rows: Ints) -> int:
-        """ns of a step's communication that computing covers and that is not on a side stream already."""
+        """ns of a step's communication that computing covers and that is not on a side stream already.
+
+        What is exposed is time, however many messages are under way then: a send and a receive that wait side by side
+        count once, else half of their waiting would pass for computing.
+        """
         overlapped = self.bounds.overlapped[rank, column]
-        duration = self.events.end[rows] - self.events.start[rows]
+        start, end, side = self.events.start[rows], self.events.end[rows], self.side_stream[rows]
         if np.isnan(overlapped):
-            overlapped = float(duration.sum()) - self.bounds.exposed[rank, column]
-        aside = float(duration[self.side_stream[rows]].sum())
-        left = overlapped - aside
+            left = _merged_length(start[~side], end[~side]) - float(self.bounds.exposed[rank, column])
+        else:
+            left = float(overlapped) - float((end - start)[side].sum())
         # Small differences come from rounding and from how tools assign events to steps.
-        return int(left) if left > 0.1 * float(duration.sum()) else 0
+        return int(left) if left > 0.1 * float((end - start).sum()) else 0
 
     def _mark_queued(self, rows: Ints) -> None:
         """Events that started the moment the one before them in their group, itself on a side stream, had ended."""
@@ -333,6 +347,7 @@ class _TimelineBuilder:
         issued, reached = self._issued(codes), self._reached(codes)
         rows_of = self._rows_of(codes)
         known = self._issue_by_progress(codes)
+        hidden: list[int] = []
         for row in np.flatnonzero((self.after >= 0) & ~known).tolist():
             before = int(self.after[row])
             rank, step = int(self.events.rank[row]), int(self.step[row])
@@ -350,8 +365,50 @@ class _TimelineBuilder:
                     break
             else:  # queued on every rank: issued no earlier than the one before it
                 self.anchor[row], self.work[row] = self.anchor[before], self.work[before]
+                hidden.append(row)
         self._sum_self_time()
         self._match_recorded_split()
+        self._spread_issues(hidden)
+
+    def _spread_issues(self, hidden: list[int]) -> None:
+        """Sums that queue on every rank do not show when they were issued. Gradients come as backward goes on, piece by piece,
+        the last ones at its end:
+
+            issue(k + j) = issue(k) + (end of backward - issue(k)) · j / number of the sums after k
+
+        Sum k is the last one before them whose issue is known; backward ends where the critical stream began to wait for
+        them, or where the next sum was issued that did not queue.
+        """
+        queues: dict[int, list[int]] = {}
+        first_of: dict[int, int] = {}
+        for row in hidden:  # ascending, so that the one before comes first
+            before = int(self.after[row])
+            first_of[row] = first_of.get(before, before)
+            queues.setdefault(first_of[row], []).append(row)
+        behind = {
+            int(self.after[row]): int(row) for row in np.flatnonzero(self.after >= 0)
+        } | self._next_on_side_streams()
+        for first, rows in queues.items():
+            follower = behind.get(rows[-1], -1)
+            if follower < 0 or self.anchor[follower] != self.anchor[first]:
+                continue
+            on_side = bool(self.side_stream[follower])
+            until = int(self.work[follower]) - (0 if on_side else int(self.lag[follower]))
+            share = np.arange(1, len(rows) + 1) / (len(rows) + on_side)
+            issued = int(self.work[first]) + max(0, until - int(self.work[first])) * share
+            waited = self.events.start[rows] - self.events.start[first]
+            self.work[rows] = np.minimum(issued, self.work[first] + waited).astype(np.int64)
+
+    def _next_on_side_streams(self) -> dict[int, int]:
+        """Of events on a side stream, the next one of the same group in the same step."""
+        following: dict[int, int] = {}
+        last: dict[tuple[int, int, object], int] = {}
+        for row in np.flatnonzero(self.side_stream).tolist():
+            key = int(self.events.rank[row]), int(self.step[row]), self.events.group_key[row]
+            if key in last:
+                following[last[key]] = row
+            last[key] = row
+        return following
 
     def _issue_by_progress(self, codes: Ints) -> Bools:
         """Queued events are issued where ranks that did not queue issued them: after as many kernels of the step.
@@ -497,3 +554,15 @@ class _TimelineBuilder:
         at_end[self.events.rank[ends], self.step[ends] + 1] = self.self_time_until[ends]
         begin: Floats = at_end[self.events.rank, self.step]
         return begin
+
+
+def _merged_length(start: Ints, end: Ints) -> float:
+    """ns covered by these intervals, which may overlap.
+
+    >>> _merged_length(np.array([0, 5, 20, 22]), np.array([10, 12, 30, 25]))
+    22.0
+    """
+    order = np.argsort(start, kind="stable")
+    reached = np.maximum.accumulate(end[order]) if len(end) else end
+    begin = np.maximum(start[order], np.append(start[order][:1], reached[:-1]))
+    return float(np.maximum(0, reached - begin).sum())

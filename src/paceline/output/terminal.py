@@ -173,13 +173,18 @@ def _print_loss(console: Console, run: RunFacts, language: Language) -> None:
     for number, (name, ms, before, colour, note) in enumerate(rows):
         label = _label("loss", language) if number == 0 else " " * _LABEL_CELLS
         padding = " " * (widest - cell_len(name))
-        indent = " " * round(_BAR_CELLS * max(0.0, before) / now)
-        bar = "█" * max(1, round(_BAR_CELLS * ms / now))
+        indent = " " * _bar_cells(before / now, 0)
+        bar = "█" * _bar_cells(ms / now, 1)
         console.print(
             f"  {label}{name}{padding} {ms:9,.1f} ms {100 * ms / now:5.1f} %  {indent}[{colour}]{bar}[/]  [dim]{note}[/]",
             soft_wrap=True,
         )
     console.print()
+
+
+def _bar_cells(share: float, least: int) -> int:
+    """Within the width of the whole step, also for a part that exceeds it because another one is negative."""
+    return max(least, min(_BAR_CELLS, round(_BAR_CELLS * share)))
 
 
 def _loss_name(part: LossPart, language: Language) -> str:

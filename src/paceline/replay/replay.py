@@ -5,7 +5,8 @@
     free(i)  = max(end(c), start(i) + overlap(i))
 
 Members leave a collective within microseconds of each other, which adds up over thousands of them: each member's end has a
-tail, end(i) - (last start + transfer), as it was recorded on the cluster clock, at most as long as the transfer.
+tail, end(i) - (last start + transfer), as it was recorded on the cluster clock, at most as long as the transfer, and shorter
+as the transfer becomes shorter.
 
 Of buffered messages (metrics/p2p.py) the sender continues, the receiver waits for the arrival.
 
@@ -13,6 +14,9 @@ Work, transfers and overlaps are what was measured, or what a fix puts in their 
 level: all collectives whose predecessors are known are evaluated in one NumPy call, so the cost grows with the length
 of the program, hardly with the number of ranks. The replay of the unchanged run is nearly exact by construction and proves
 nothing; prediction.py says how well the graph predicts steps that it was not made of.
+
+Where events of different collectives were taken for one, dependencies run in circles. Of those, the ones that run against the
+clock are cut (`contradictions` counts them), and what lost its predecessor starts when it was recorded.
 """
 
 from __future__ import annotations
@@ -87,7 +91,13 @@ class Replay:
         )
         self._tail = _tails(timeline)
         self.nodes = _nodes(timeline)
-        self._levels = _levels(timeline, self.nodes)
+        self._edges = _without_circles(timeline, self.nodes)
+        self._levels = _levels(self.nodes, self._edges)
+
+    @property
+    def contradictions(self) -> int:
+        """How many dependencies had to be cut."""
+        return self._edges.cut
 
     @cached_property
     def base(self) -> ReplayResult:
@@ -108,26 +118,35 @@ class Replay:
 
     def run(self, costs: Costs, residuals: Residuals | None = None) -> ReplayResult:
         """Replay with these costs, and with the residuals that were recorded unless others are given."""
-        tail, lag = (self._tail, self.timeline.lag) if residuals is None else (residuals.tail, residuals.lag)
+        tail = self._tails_of(costs) if residuals is None else residuals.tail
+        lag: Floats = self.timeline.lag.astype(np.float64) if residuals is None else residuals.lag
         line, events = self.timeline, self.timeline.events
         start, end = np.zeros(len(events.rank)), np.zeros(len(events.rank))
         free = np.zeros(len(events.rank) + len(events.ranks))
         free[len(events.rank) :] = line.begin
         before = np.where(line.anchor >= 0, line.anchor, len(events.rank) + events.rank)
+        edges, torn = self._edges, (line.anchor >= 0) & (self._edges.anchor < 0)
         taken = np.concatenate([costs.transfer, self.nodes.hold])
         for level in self._levels:
             rows = level.rows
-            arrival = free[before[rows]] + costs.work[rows]
-            waited = np.flatnonzero(line.after[rows] >= 0)
-            second = end[line.after[rows[waited]]] + lag[rows[waited]]
+            arrival = np.where(torn[rows], events.start[rows], free[before[rows]] + costs.work[rows])
+            waited = np.flatnonzero(edges.after[rows] >= 0)
+            second = end[edges.after[rows[waited]]] + lag[rows[waited]]
             arrival[waited] = np.maximum(arrival[waited], second)
             last = np.maximum.reduceat(arrival, level.edges)
             finished: Floats = np.repeat(last + taken[level.nodes], level.sizes) + tail[rows]
             start[rows] = arrival
-            self.nodes.arrive(rows, start, costs.transfer, finished)
+            self.nodes.arrive(rows, edges.sender, start, costs.transfer, finished)
             end[rows] = finished
             free[rows] = np.maximum(finished, arrival + costs.overlap[rows])
         return self._outcome(start, end)
+
+    def _tails_of(self, costs: Costs) -> Floats:
+        """Tails as recorded, shorter where the transfer is: members leave one after the other as the last pieces reach them."""
+        instance, before = self.timeline.events.instance, self.costs.transfer
+        left = np.divide(costs.transfer, before, out=np.ones_like(before), where=before > 0)
+        shorter: Floats = self._tail.astype(np.float64) * np.minimum(1.0, left)[instance]
+        return shorter
 
     def _outcome(self, start: Floats, end: Floats) -> ReplayResult:
         line, events = self.timeline, self.timeline.events
@@ -150,11 +169,11 @@ class Nodes:
     """Of each event: the send whose message it waits for; -1 = none."""
     instance: Ints
 
-    def arrive(self, rows: Ints, start: Floats, transfer: Floats, end: Floats) -> None:
+    def arrive(self, rows: Ints, sender: Ints, start: Floats, transfer: Floats, end: Floats) -> None:
         """Let these rows, if they receive, end no sooner than their messages arrive."""
-        places = np.flatnonzero(self.sender[rows] >= 0)
+        places = np.flatnonzero(sender[rows] >= 0)
         receives = rows[places]
-        end[places] = np.maximum(end[places], start[self.sender[receives]] + transfer[self.instance[receives]])
+        end[places] = np.maximum(end[places], start[sender[receives]] + transfer[self.instance[receives]])
 
     def last_start(self, start: Ints) -> Ints:
         last = np.full(self.count, np.iinfo(np.int64).min)
@@ -182,6 +201,83 @@ def _tails(line: Timeline) -> Ints:
 
 
 @dataclass(frozen=True)
+class _Edges:
+    """The predecessors of each event that are kept (-1 = none), and the longest chain before each node."""
+
+    anchor: Ints
+    after: Ints
+    sender: Ints
+    depth: Ints
+    cut: int = 0
+
+    def pairs(self, nodes: Nodes) -> tuple[Ints, Ints]:
+        """Pairs of nodes, (later, earlier), one per dependency between different nodes."""
+        kept = (self.anchor, self.after, self.sender)
+        rows = np.concatenate([np.flatnonzero(before >= 0) for before in kept])
+        before = np.concatenate([before[before >= 0] for before in kept])
+        later, earlier = nodes.node[rows], nodes.node[before]
+        different = later != earlier
+        return later[different], earlier[different]
+
+
+def _without_circles(line: Timeline, nodes: Nodes) -> _Edges:
+    """All dependencies; where some run in circles, only those of them that go with the clock."""
+    edges = _Edges(line.anchor, line.after, nodes.sender, np.zeros(0, dtype=np.int64))
+    last = nodes.last_start(line.events.start)
+    later, earlier = edges.pairs(nodes)
+    depth = _depths(later, earlier, last)
+    if depth is not None:
+        return replace(edges, depth=depth)
+    circular = _in_or_behind_circles(later, earlier, nodes.count)
+    order = np.empty(nodes.count, dtype=np.int64)
+    order[np.argsort(last, kind="stable")] = np.arange(nodes.count)
+
+    def kept(before: Ints) -> Ints:
+        here, there = nodes.node, nodes.node[np.maximum(before, 0)]
+        against = circular[here] & circular[there] & (order[there] > order[here])
+        return np.where(against, -1, before)
+
+    remaining = replace(edges, anchor=kept(edges.anchor), after=kept(edges.after), sender=kept(edges.sender))
+    settled = _depths(*remaining.pairs(nodes), last, passes=nodes.count + 1)
+    assert settled is not None, "what ascends in one order has no circle"
+    return replace(remaining, depth=settled, cut=len(later) - len(remaining.pairs(nodes)[0]))
+
+
+def _in_or_behind_circles(later: Ints, earlier: Ints, count: int) -> NDArray[np.bool_]:
+    """Nodes that never become ready when every node waits for all its predecessors."""
+    waiting = np.bincount(later, minlength=count)
+    order = np.argsort(earlier, kind="stable")
+    followers, begins = later[order], np.searchsorted(earlier[order], np.arange(count + 1))
+    ready = np.flatnonzero(waiting == 0).tolist()
+    while ready:
+        node = ready.pop()
+        for follower in followers[begins[node] : begins[node + 1]].tolist():
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                ready.append(follower)
+    return np.asarray(waiting > 0)
+
+
+def _depths(later: Ints, earlier: Ints, last: Ints, *, passes: int = 64) -> Ints | None:
+    """Longest chain before each node: relaxed in order of time, again where time and order disagree.
+
+    None where that does not end: in a circle it never does.
+    """
+    order = np.argsort(last[later], kind="stable")
+    pairs = list(zip(later[order].tolist(), earlier[order].tolist(), strict=True))
+    values = [0] * len(last)
+    for _ in range(passes):
+        changed = False
+        for after, before in pairs:
+            if values[after] <= values[before]:
+                values[after] = values[before] + 1
+                changed = True
+        if not changed:
+            return np.array(values, dtype=np.int64)
+    return None
+
+
+@dataclass(frozen=True)
 class _Level:
     """Nodes that can be evaluated together, with their events in a row."""
 
@@ -191,12 +287,11 @@ class _Level:
     nodes: Ints
 
 
-def _levels(line: Timeline, nodes: Nodes) -> list[_Level]:
+def _levels(nodes: Nodes, edges: _Edges) -> list[_Level]:
     """Nodes by the length of the longest chain before them."""
-    depth = _depths(line, nodes)
-    order = np.lexsort((nodes.node, depth[nodes.node]))
-    sorted_depth = depth[nodes.node][order]
-    cuts = np.flatnonzero(np.diff(sorted_depth)) + 1
+    depth = edges.depth[nodes.node]
+    order = np.lexsort((nodes.node, depth))
+    cuts = np.flatnonzero(np.diff(depth[order])) + 1
     return [_level(rows, nodes.node) for rows in np.split(order, cuts) if len(rows)]
 
 
@@ -205,36 +300,3 @@ def _level(rows: Ints, node: Ints) -> _Level:
     edges = np.concatenate([[0], np.flatnonzero(np.diff(numbers)) + 1]).astype(np.int64)
     sizes = np.diff(np.concatenate([edges, [len(rows)]]))
     return _Level(rows, edges, sizes, numbers[edges])
-
-
-def _depths(line: Timeline, nodes: Nodes) -> Ints:
-    """Longest chain before each node: relaxed in order of time, again where time and order disagree."""
-    depth = np.zeros(nodes.count, dtype=np.int64)
-    later, earlier = _edges(line, nodes)
-    order = np.argsort(nodes.last_start(line.events.start)[later], kind="stable")
-    later, earlier = later[order], earlier[order]
-    for _ in range(64):
-        changed = False
-        pairs = zip(later.tolist(), earlier.tolist(), strict=True)
-        values = depth.tolist()
-        for after, before in pairs:
-            if values[after] <= values[before]:
-                values[after] = values[before] + 1
-                changed = True
-        depth = np.array(values, dtype=np.int64)
-        if not changed:
-            return depth
-    # Clocks so far off that effect seems to precede cause: what is left is evaluated in the order reached so far.
-    return depth
-
-
-def _edges(line: Timeline, nodes: Nodes) -> tuple[Ints, Ints]:
-    """Pairs of nodes, (later, earlier), one per dependency between different nodes."""
-    followers = np.flatnonzero(line.anchor >= 0)
-    waited = np.flatnonzero(line.after >= 0)
-    received = np.flatnonzero(nodes.sender >= 0)
-    rows = np.concatenate([followers, waited, received])
-    before = np.concatenate([line.anchor[followers], line.after[waited], nodes.sender[received]])
-    later, earlier = nodes.node[rows], nodes.node[before]
-    different = later != earlier
-    return later[different], earlier[different]

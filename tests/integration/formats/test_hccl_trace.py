@@ -193,18 +193,32 @@ def test_directories_are_named_by_time_not_by_order() -> None:
 
 
 def test_overlapping_windows_are_distinguished_by_all_executions() -> None:
+    us = 1000
     windows = (
-        OperatorWindow("AllReduce-op1", 1, 100, 400), OperatorWindow("AllReduce-op2", 1, 90, 400),
-        OperatorWindow("AllReduce-op1", 2, 1100, 1200), OperatorWindow("AllReduce-op2", 2, 1300, 1400),
+        OperatorWindow("AllReduce-op1", 1, 100 * us, 400 * us), OperatorWindow("AllReduce-op2", 1, 90 * us, 400 * us),
+        OperatorWindow("AllReduce-op1", 2, 1100 * us, 1200 * us), OperatorWindow("AllReduce-op2", 2, 1300 * us, 1400 * us),
     )  # fmt: skip
     executions = [
-        _execution("a_1_1", 110),
-        _execution("a_1_1", 1310, 2),
-        _execution("a_2_1", 110),
-        _execution("a_2_1", 1110, 2),
+        _execution("a_1_1", 110 * us),
+        _execution("a_1_1", 1310 * us, 2),
+        _execution("a_2_1", 110 * us),
+        _execution("a_2_1", 1110 * us, 2),
     ]
     names = [one.name for one in name_executions(executions, StepTrace((), windows))]
     assert names == ["AllReduce-op2", "AllReduce-op2", "AllReduce-op1", "AllReduce-op1"]
+
+
+@pytest.mark.parametrize(("early", "late"), [(0, 0), (2000, 0), (0, 2000), (2000, 2000)])
+def test_a_sum_beside_computing_is_not_named_after_what_runs_inside_its_window(early: int, late: int) -> None:
+    """A sum of gradients whose trace begins or ends 2 µs outside its window, and the operator of 1 ms inside the window, whose
+    own trace is 1 µs too long: the window is the sum's."""
+    windows = (OperatorWindow("sum", 1, 100_000, 900_000), OperatorWindow("tensor-parallel", 1, 500_000, 501_000))
+    executions = [
+        CollectiveExecution("allReduce_2_1", "all_reduce", 1, start=100_000 - early, duration=800_000 + early + late),
+        CollectiveExecution("allReduce_9_1", "all_reduce", 1, start=500_000, duration=2_500),
+    ]
+    names = [one.name for one in name_executions(executions, StepTrace((), windows))]
+    assert names == ["sum", "tensor-parallel"]
 
 
 def test_traces_outside_every_step_keep_their_own_name_and_have_no_step() -> None:

@@ -62,6 +62,13 @@ LOSS = (
 )
 
 
+def test_no_bar_is_longer_than_the_step(capsys: pytest.CaptureFixture[str]) -> None:
+    """A part may exceed the step where another one is negative; a graph that went wrong once asked for 3e10 cells."""
+    parts = (LossPart(cause="uneven", ms=-1e9, fixable=True), LossPart(cause="unexplained", ms=1e9, fixable=False))
+    shown = screen(capsys, mean_step_ms=200.0, best_step_ms=200.0, open_percent=0.0, loss=parts)
+    assert [line.count("█") for line in shown[shown.index("  loss ") :].splitlines()[:4]] == [40, 1, 40, 40]
+
+
 def test_the_loss_is_a_waterfall_from_the_step_down_to_computing(capsys: pytest.CaptureFixture[str]) -> None:
     shown = screen(capsys, "en", FINDING, mean_step_ms=200.0, best_step_ms=145.0, open_percent=22.5, loss=LOSS)
     lines = shown[shown.index("  loss ") :].splitlines()[:5]

@@ -9,7 +9,7 @@ import pytest
 
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
-from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, RuleFinding
+from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, Quantity, RuleFinding
 from paceline.diagnosis.rules.unsteady import unsteady_steps
 from paceline.metrics.operation_timeline import FORMAT
 from support.fake_run import FakeRun
@@ -186,6 +186,55 @@ def test_a_step_longer_in_both_parts_had_more_work(first: float, second: float, 
     assert len(unsteady_steps(cluster.context(groups=pairs(8)))) == 1
 
 
+def on_equal_shapes(ranks: int, steps: int) -> list[dict[str, object]]:
+    return [
+        {"rank": rank, "step": step + 1, "type": kind, "core": "AI_CORE", "duration": MS, "input_shapes": shape}
+        for rank in range(ranks)
+        for step in range(steps)
+        for kind, shape in (("MatMul", "100,64"), ("Add", "64"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("late", "id", "steps"),
+    [((2,), "one-off-stall", (3,)), ((2, 5), "slow-rank", (3, 6)), ((1, 4, 6), "slow-rank", (2, 5, 7))],
+)
+def test_a_rank_whose_computing_takes_longer_in_some_steps_is_slow_in_these(
+    late: tuple[int, ...], id: str, steps: tuple[int, ...]
+) -> None:
+    """50 and 50 ms, in some steps 75 and 75, on equal shapes: no more work, and no pause unless it happened once."""
+    parts = [slower(8, 8, {}, usual=50) for _ in range(2)]
+    for part in parts:
+        for step in late:
+            part[3][step] = 75
+    [finding] = unsteady_steps(in_two_parts(*parts).context(kernels=on_equal_shapes(8, 8)))
+    assert (finding.id, finding.subject.ranks, finding.subject.steps) == (id, (3,), steps)
+    assert not finding.chronic
+    assert finding.gain.step_ms_now - finding.gain.step_ms_fixed == pytest.approx(50 * len(late) / 8)
+    if id == "slow-rank":
+        assert finding.amount == Quantity(pytest.approx(50), "%")
+        assert finding.evidence[0] == MeasuredValue("self_time", 150, pytest.approx(100), "ms")
+        assert finding.confidence == 0.99  # 1 - 0.5 ** (1 + 0.5 / 0.08)
+
+
+@pytest.mark.parametrize(
+    ("wait", "late", "id"),
+    [(30, (2, 5), "input-bound"), (29.9, (2, 5), "one-off-stall"), (50, (2,), "one-off-stall")],
+)
+def test_input_that_is_late_in_some_steps(wait: float, late: tuple[int, ...], id: str) -> None:
+    """Steps of 100 ms, some of 150 on rank 1; from 30 of these 50 on it is the input that was waited for."""
+    cluster = SmallCluster(4)
+    for step in range(8):
+        cluster.work({rank: 150 if rank == 1 and step in late else 100 for rank in range(4)})
+        cluster.meet(range(4), 1)
+        cluster.end_step(data_wait=[wait if rank == 1 and step in late else 0 for rank in range(4)])
+    [finding] = unsteady_steps(cluster.context())
+    assert (finding.id, finding.subject.ranks) == (id, (1,))
+    assert finding.subject.steps == tuple(step + 1 for step in late)
+    if id == "input-bound":
+        assert finding.amount == Quantity(pytest.approx(100 * (50 * 2 / 8) / (101 + 50 * 2 / 8)), "%")
+
+
 def with_transfers(times: Times, transfers: Sequence[float]) -> list[RuleFinding]:
     cluster = SmallCluster(len(times))
     for works, transfer in zip(zip(*times, strict=True), transfers, strict=True):
@@ -297,6 +346,19 @@ def test_replicas_that_get_more_work() -> None:
     assert finding.gain == PredictedGain(130, pytest.approx(115))
     assert finding.evidence == (MeasuredValue("slowest_over_mean", 14.3, unit="%"),)
     assert (finding.min_severity, finding.max_severity) == ("low", "high")
+
+
+@pytest.mark.parametrize(("grows", "id"), [(False, "jitter"), (True, "load-imbalance")])
+def test_ranks_that_take_longer_for_kernels_of_the_same_shapes_have_no_more_work(grows: bool, id: str) -> None:
+    """Replicas take turns in being late together: because their sequences are longer, or on equal ones."""
+    rows = [
+        {"rank": rank, "step": step + 1, "type": kind, "core": "AI_CORE", "duration": MS, "input_shapes": shape}
+        for rank, times in enumerate(uneven())
+        for step, time in enumerate(times)
+        for kind, shape in (("MatMul", f"{int(time) if grows else 100},64"), ("Add", "64"))
+    ]
+    [finding] = found(uneven(), tables={"groups": grouped("tp", *REPLICAS), "kernels": rows})
+    assert finding.id == id
 
 
 def test_a_persistently_slow_rank_stays_as_slow_with_equal_work() -> None:

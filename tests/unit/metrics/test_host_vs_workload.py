@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.metrics.host_vs_workload import KernelSpeed, compare_kernel_speed
+from paceline.metrics.host_vs_workload import KernelSpeed, compare_kernel_speed, work_differs
 from support.fake_run import FakeRun
 
 Kernel = dict[str, object]
@@ -121,3 +121,39 @@ def test_communication_and_kernels_without_kind_or_duration_do_not_count(ignored
 
 def test_without_ranks_there_is_nothing_to_compare() -> None:
     assert compared(ELSEWHERE, here=(), there=(1,)) is None
+
+
+def program(rank: int, step: int, tokens: int, *, number: int = 1, kind: str = "MatMul") -> list[Kernel]:
+    """Kernels on so many tokens, and one whose shape never changes."""
+    return [
+        *kernels(rank, kind, f"{tokens},64", *[10 * rank + step] * number, step=step),
+        *kernels(rank, "Add", "64,64", 5 + rank, step=step),
+        *kernels(rank, "hcom_allReduce_", f"{rank}", 7, step=step, core="COMMUNICATION"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([(0, 1, 100), (1, 1, 100), (0, 2, 90), (1, 2, 90)], False),  # other shapes in another step, the same on all
+        ([(0, 1, 100), (1, 1, 90)], True),
+        ([(0, 1, 100), (1, 1, 90), (0, 2, 100), (1, 2, 100)], True),  # in half of the steps
+        ([(0, 1, 100), (1, 1, 90), (0, 2, 8), (1, 2, 8), (0, 3, 8), (1, 3, 8)], False),
+        ([(0, 1, 100), (1, 2, 90)], None),  # no step of two ranks
+        ([(0, 1, 64), (1, 1, 64)], None),  # one shape for everything tells nothing: 64,64
+    ],
+)
+def test_work_differs_if_peers_run_other_shapes(rows: list[tuple[int, int, int]], expected: bool | None) -> None:
+    made = [kernel for row in rows for kernel in program(*row)]
+    assert work_differs(FakeRun(kernels=made), [(0, 1)], "true") is expected
+
+
+def test_work_differs_if_peers_run_more_kernels_and_is_not_asked_of_others() -> None:
+    more = FakeRun(kernels=[*program(0, 1, 100), *program(1, 1, 100, number=2), *program(2, 1, 100)])
+    assert work_differs(more, [(0, 1)], "true") is True
+    assert work_differs(more, [(0, 2), (1,)], "true") is False
+    assert work_differs(more, [(0, 1)], "step = 2") is None
+    assert (
+        work_differs(FakeRun(kernels=kernels(0, "MatMul", None, 1) + kernels(1, "MatMul", None, 1)), [(0, 1)], "true")
+        is None
+    )

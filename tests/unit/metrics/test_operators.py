@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.metrics.operators import OPERATOR_TIMES, compared_operators, kernels_against_peers
+from paceline.metrics.operators import (
+    OPERATOR_TIMES,
+    OperatorTime,
+    compared_operators,
+    host_operators_against_peers,
+    kernels_against_peers,
+)
 from support.fake_run import FakeRun
 
 MS = 1_000_000
@@ -140,3 +146,37 @@ def test_a_rank_is_compared_in_kernels_with_a_type_that_compute() -> None:
     # 2, 2 and 4 ms in two steps; the other rank 1, 1 and 3.
     assert (one.time, one.reference_time, one.mean) == (4, 2.5, pytest.approx(8 / 3))
     assert one.reference == pytest.approx(5 / 3) and one.excess == pytest.approx(0.6)
+
+
+def test_operators_on_the_host_count_without_those_they_call_in_the_step_they_run_in() -> None:
+    """Of each rank two steps of 100 ms; linear calls mm after 1 ms, and needs 2 ms besides it."""
+
+    def call(rank: int, name: str, at: float, duration: float, depth: int, **more: object) -> dict[str, object]:
+        row = {"rank": rank, "track": "main", "name": name, "category": "cpu_op", "depth": depth}
+        return {**row, "start": int(at * MS), "duration": int(duration * MS), **more}
+
+    def rank(number: int, mm: float) -> list[dict[str, object]]:
+        steps = [(10.0, 1), (110.0, 1), (210.0, 1)]  # the last one is in no step
+        return [
+            row
+            for at, depth in steps
+            for row in (
+                call(number, "aten::linear", at, mm + 2, depth),
+                call(number, "aten::mm", at + 1, mm, depth + 1),
+                call(number, "aten::mm", at + 1, 90, depth + 1, track="another thread", category="user_annotation"),
+                call(number, "c10d::allreduce_", at + 50, 40, depth),
+            )
+        ]
+
+    steps = [
+        {"rank": number, "step": step, "start": (step - 1) * 100 * MS, "end": step * 100 * MS}
+        for number in (0, 1)
+        for step in (1, 2)
+    ]
+    run = FakeRun(events=[*rank(0, 4), *rank(1, 6)], steps=steps)
+    assert sorted(host_operators_against_peers(run, 1, (0, 1), "true"), key=lambda one: one.type) == [
+        OperatorTime("aten::linear", 2, 2, 2, 2, 0),
+        OperatorTime("aten::mm", 6, 4, 6, 4, 0.5),
+    ]
+    [mm] = [one for one in host_operators_against_peers(run, 1, (0, 1), "step = 2") if one.type == "aten::mm"]
+    assert (mm.time, mm.mean) == (6, 6)

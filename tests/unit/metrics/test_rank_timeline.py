@@ -189,11 +189,25 @@ SUMS: dict[str, Span] = {"a": ("dp", 30, 40), "b": ("dp", 40.005, 50), "c": ("dp
 
 @pytest.mark.parametrize(("overlapped", "aside"), [(12.0, True), (11.9, False)])
 def test_sums_of_which_computing_covers_three_tenths_run_on_a_side_stream(overlapped: float, aside: bool) -> None:
-    found = named_timeline(SUMS, overlapped=[[overlapped]])
+    found = named_timeline(SUMS | {"b": ("dp", 40.02, 50.02)}, overlapped=[[overlapped]])
     assert found.column("side_stream", 0) == {"a": aside, "b": aside, "c": aside, "end0": False}
     if aside:
-        assert found.column("after", 0) == {"a": None, "b": "a", "c": None, "end0": "c"}
-        assert found.column("lag", 0) == pytest.approx({"a": 0, "b": 5 * US, "c": 0, "end0": 25})
+        assert found.column("after", 0) == {"a": None, "b": None, "c": None, "end0": "c"}
+
+
+@pytest.mark.parametrize(
+    ("overlapped", "gap", "aside"),
+    [(10.1, 10 * US, True), (10.0, 0, False), (10.1, 10 * US + NS, False), (16.0, 0, True)],
+)
+def test_computing_that_goes_on_when_the_second_sum_has_queued_runs_beside_all(
+    overlapped: float, gap: float, aside: bool
+) -> None:
+    """However long they take: 10.1 of 42 are less than three tenths, and more than the first sum."""
+    found = named_timeline({"a": ("dp", 30, 40), "b": ("dp", 40 + gap, 72)}, overlapped=[[overlapped]])
+    assert found.column("side_stream", 0) == {"a": aside, "b": aside, "end0": False}
+    if aside:
+        assert found.column("after", 0) == {"a": None, "b": "a", "end0": "b"}
+        assert found.column("lag", 0) == pytest.approx({"a": 0, "b": gap, "end0": 28})
 
 
 @pytest.mark.parametrize(("gap", "queued"), [(10 * US, True), (10 * US + NS, False), (-2 * US, True), (5.0, False)])
@@ -275,6 +289,31 @@ def test_a_queued_event_was_issued_no_later_than_it_started() -> None:
     later = BUCKETS | {"a": ("dp", 30, 50), "b": ("dp", 65, 80)}  # 20 after t2
     found = named_timeline(BUCKETS, later)
     assert (found.column("anchor", 0)["b"], found.column("work", 0)["b"]) == ("t2", 15)
+
+
+@pytest.mark.parametrize(
+    ("exposed", "work"),
+    [
+        # The step's own work is 100 - 35; 10 of it follow the last sum, so that backward ends at 55.
+        (35, {"a": 30, "b": 30 + (55 - 30) / 2, "c": 55, "end0": 65}),
+        (5, {"a": 30, "b": 50, "c": 70, "end0": 95}),  # at 57.5 and 85, were that not after they began
+        (65, {"a": 30, "b": 30, "c": 30, "end0": 35}),  # backward had ended at 25
+    ],
+)
+def test_sums_that_queue_on_every_rank_were_issued_as_backward_went_on(exposed: float, work: dict[str, float]) -> None:
+    sums: dict[str, Span] = {"a": ("dp", 30, 50), "b": ("dp", 50, 70), "c": ("dp", 70, 90)}
+    found = named_timeline(sums, overlapped=[[25]], exposed=[[exposed]])
+    assert found.column("after", 0) == {"a": None, "b": "a", "c": "b", "end0": "c"}
+    assert found.column("work", 0) == pytest.approx(work)
+    assert set(found.column("anchor", 0).values()) == {BEGIN}
+
+
+def test_sums_that_queue_on_every_rank_were_issued_before_the_next_that_does_not() -> None:
+    """b and c queue behind a, d does not: 30 + (90 - 30) · 1 / 3 and · 2 / 3."""
+    sums: dict[str, Span] = {"a": ("dp", 30, 80), "b": ("dp", 80, 83), "c": ("dp", 83, 85), "d": ("dp", 90, 95)}
+    found = named_timeline(sums, overlapped=[[51]], exposed=[[9]])
+    assert found.column("after", 0) == {"a": None, "b": "a", "c": "b", "d": None, "end0": "d"}
+    assert found.column("work", 0) == pytest.approx({"a": 30, "b": 50, "c": 70, "d": 90, "end0": 91})
 
 
 def test_a_slower_rank_issues_as_much_later() -> None:

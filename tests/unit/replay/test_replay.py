@@ -50,7 +50,10 @@ def test_who_arrives_last_decides_when_all_go_on() -> None:
 
 
 def test_transfers_and_overlap_can_be_changed_too() -> None:
-    assert moments(meeting(), transfer={0: 2}) == [10, 38, 30, 34]
+    # Rank 0 leaves 1 before rank 1: of a third of the transfer, a third of it.
+    assert moments(meeting(), transfer={0: 2}) == pytest.approx([10, 39 - 1 / 3, 30, 34])
+    assert moments(meeting(), transfer={0: 0}) == [10, 37, 30, 32]
+    assert moments(meeting(), transfer={0: 12}) == [10, 48, 30, 44]  # no longer than it was
     assert moments(meeting(), overlap={0: 40}) == [10, 57, 30, 38]  # computing until 10 + 40
     assert moments(meeting(), overlap={0: 20}) == [10, 42, 30, 38]  # over before the transfer is
     assert replace(meeting().costs).with_transfer(np.array([1.0])).transfer.tolist() == [1]
@@ -145,3 +148,20 @@ def test_the_residual_is_a_share_of_the_measured_step() -> None:
     assert Replay(small_timeline(rows)).residual == pytest.approx((22 - 40) / 40)
     nothing = [event(0, "all_reduce", 0, 0, 0), step_end(0, 1, 0, work=5, anchor=0)]
     assert Replay(small_timeline(nothing)).residual == 0
+
+
+def test_dependencies_in_a_circle_are_cut_where_they_run_against_the_clock() -> None:
+    """Two collectives that the ranks went through in different orders: by the clock, instance 0 comes before instance 1."""
+    rows = [
+        event(0, "all_reduce", 0, 10, 30, work=10),
+        event(0, "all_reduce", 1, 40, 44, work=10, anchor=0),
+        step_end(0, 2, 54, work=10, anchor=1),
+        event(1, "all_reduce", 1, 15, 19, work=15),
+        event(1, "all_reduce", 0, 24, 30, work=5, anchor=3),
+        step_end(1, 3, 45, work=15, anchor=4),
+    ]
+    replay = Replay(small_timeline(rows))
+    assert replay.contradictions == 1
+    assert replay.base.start.tolist() == [10, 40, 54, 15, 24, 45]  # rank 1 goes on when it was recorded to, at 24
+    assert moments(replay, work={0: 0, 5: 5}) == [0, 40, 54, 15, 24, 35]
+    assert meeting().contradictions == 0

@@ -29,7 +29,7 @@ export function LossWaterfall({ diagnosis }: { diagnosis: Diagnosis | null }) {
     level -= part.ms;
     if (Math.abs(part.ms) < LEAST * now) continue;
     const kind = part.finding === null ? part.cause : "culprit";
-    rows.push({ name: name(part), kind, ms: part.ms, from: Math.max(0, level), alone: part.alone_ms });
+    rows.push({ name: name(part), kind, ms: part.ms, from: Math.min(now, Math.max(0, level)), alone: part.alone_ms });
   }
   rows.push({ name: t("ui.loss.best"), kind: "compute", ms: diagnosis.run.best_step_ms ?? 0, from: 0, alone: null });
   return (
@@ -59,7 +59,10 @@ export function LossWaterfall({ diagnosis }: { diagnosis: Diagnosis | null }) {
             <span role="cell" class="track" aria-hidden="true">
               <i
                 class={row.kind}
-                style={{ marginLeft: `${(100 * row.from) / now}%`, width: `${(100 * Math.max(0, row.ms)) / now}%` }}
+                style={{
+                  marginLeft: `${(100 * row.from) / now}%`,
+                  width: `${(100 * Math.min(now - row.from, Math.max(0, row.ms))) / now}%`,
+                }}
               />
             </span>
           </div>

@@ -16,7 +16,7 @@ from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
-from paceline.metrics.operators import OperatorTime, kernels_against_peers
+from paceline.metrics.operators import OperatorTime, host_operators_against_peers, kernels_against_peers
 from paceline.metrics.peers import nan_median
 from paceline.metrics.rank_performance import median_place
 from paceline.metrics.steps import step_condition
@@ -125,9 +125,7 @@ def _frequency(context: DiagnosisContext, rank_row: int) -> _Frequency | None:
 
 def _operator(context: DiagnosisContext, rank_row: int) -> OperatorTime | None:
     """The operator type that holds most of the excess."""
-    peers = next(ranks for ranks in context.peer_groups if rank_row in ranks)
-    chosen = step_condition(context.performance.steps.tolist())
-    types = kernels_against_peers(context.run, context.ranks[rank_row].rank, context.global_ranks(list(peers)), chosen)
+    types = _operator_times(context, rank_row)
     total = sum(max(0.0, one.time - one.reference_time) for one in types)
     slower = [one for one in types if one.excess > SLOWER_OPERATOR and one.time > one.reference_time]
     if not total or not slower or len(slower) > max(1, len(types) // 4):
@@ -138,6 +136,16 @@ def _operator(context: DiagnosisContext, rank_row: int) -> OperatorTime | None:
         return None
     own = (context.excess.median_value[rank_row] - context.excess.median_reference[rank_row]) / 1e6
     return worst if more >= EXPLAINED_SHARE * own else None
+
+
+def _operator_times(context: DiagnosisContext, rank_row: int) -> list[OperatorTime]:
+    """Of the device; of the host where no rank used a device, as torch on processors."""
+    peers = context.global_ranks(list(next(ranks for ranks in context.peer_groups if rank_row in ranks)))
+    rank, chosen = context.ranks[rank_row].rank, step_condition(context.performance.steps.tolist())
+    if "kineto" not in context.run.formats or context.rows("SELECT 1 FROM kernels LIMIT 1"):
+        return kernels_against_peers(context.run, rank, peers, chosen)
+    context.run.load(["events"])
+    return host_operators_against_peers(context.run, rank, peers, chosen)
 
 
 def _outside_computing(context: DiagnosisContext, rank_row: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,9 @@ from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
 from paceline.diagnosis.rules.communication import gradient_groups
 from paceline.diagnosis.rules.one_off import one_off_stall, one_off_transfers
 from paceline.metrics.comm_events import PEER_TO_PEER
+from paceline.metrics.host_vs_workload import work_differs
 from paceline.metrics.peers import nan_median
+from paceline.metrics.steps import step_condition
 from paceline.replay.fixes import at_peer_speed, scale_self_time, with_equal_work, without_jitter
 from paceline.replay.replay import Costs
 
@@ -23,6 +26,10 @@ STALL = 0.08
 """One step of one rank this much longer than its peers' and than its own other steps."""
 SPREAD = 0.04
 """Typical distance of the slowest rank from the mean of its peers, step by step, from which it is reported."""
+INPUT_PART = 0.6
+"""Share of a longer step that waiting for input must explain."""
+FEWEST_SLOW_STEPS = 2
+"""A rank is slow from time to time if it was in so many steps; once is a stall."""
 SAME_WORK = 0.5
 """Correlation of the ranks of one replica above which they got more work, and were not disturbed one by one."""
 
@@ -41,7 +48,10 @@ def _stalls(context: DiagnosisContext) -> list[RuleFinding]:
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         unusual = context.self_time / _undisturbed_self_time(context.self_time)[:, None] - 1
-        peak = (over > max(STALL, 10 * noise)) & (unusual > max(STALL, 3 * noise)) & ~_longer_everywhere(context, over)
+        peak = (over > max(STALL, 10 * noise)) & (unusual > max(STALL, 3 * noise))
+    same_work = not _may_have_more_work(context)
+    if not same_work:
+        peak &= ~_longer_everywhere(context, over)
     peak[context.excess.persistent()] = False
     steps_of = {int(row): np.flatnonzero(peak[row]).tolist() for row in np.flatnonzero(peak.any(axis=1))}
     # What happens to many ranks in many steps is not the stall of one of them.
@@ -51,11 +61,53 @@ def _stalls(context: DiagnosisContext) -> list[RuleFinding]:
     rows_by_steps: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for rank_row, columns in steps_of.items():
         rows_by_steps[tuple(columns)].append(rank_row)
-    return [
-        finding
+    found = [
+        (finding, rank_rows, list(steps))
         for steps, rank_rows in rows_by_steps.items()
         if (finding := _stall(context, tuple(rank_rows), list(steps)))
     ]
+    slow = same_work & _both_parts_longer(context, over)
+    late, threshold = _late_input(context), max(STALL, 10 * noise)
+
+    def with_cause(stall: RuleFinding, rank_rows: list[int], columns: list[int]) -> RuleFinding:
+        if len(columns) < FEWEST_SLOW_STEPS:
+            return stall
+        if late[rank_rows][:, columns].all():
+            return _with_late_input(stall)
+        if slow[rank_rows][:, columns].all():
+            return _slow_in_steps(context, stall, over[rank_rows][:, columns], threshold)
+        return stall
+
+    return [with_cause(*stall) for stall in found]
+
+
+def _late_input(context: DiagnosisContext) -> NDArray[np.bool_]:
+    """Ranks × steps in which waiting for input is most of what exceeds the rank's own undisturbed steps."""
+    wait = np.nan_to_num(context.matrix(INPUT_WAIT))
+    usual = _undisturbed_self_time(context.self_time)
+    with np.errstate(invalid="ignore"):
+        more = context.self_time - usual[:, None]
+        return np.asarray((more > 0) & (wait - _undisturbed_self_time(wait)[:, None] >= INPUT_PART * more))
+
+
+def _with_late_input(stall: RuleFinding) -> RuleFinding:
+    """Input that comes late in some steps, with the share of the mean step that it costs."""
+    return replace(stall, id="input-bound", amount=Quantity(stall.gain.percent, "%"))
+
+
+def _slow_in_steps(context: DiagnosisContext, stall: RuleFinding, over: Floats, threshold: float) -> RuleFinding:
+    """Not a pause: in these steps all computing took longer, for kernels of the same shapes as on the peers."""
+    columns = [context.timeline.steps.tolist().index(step) for step in stall.subject.steps]
+    rank_row = [info.rank for info in context.ranks].index(stall.subject.ranks[0])
+    slower = float(np.mean(over))
+    mine = float(np.mean(context.self_time[rank_row, columns])) / 1e6
+    return replace(
+        stall,
+        id="slow-rank",
+        confidence=round(min(0.99, 1 - 0.5 ** (1 + float(np.min(over)) / threshold)), 2),
+        amount=Quantity(100 * slower, "%"),
+        evidence=(MeasuredValue("self_time", round(mine, 3), round(mine / (1 + slower), 3), "ms"), *stall.evidence),
+    )
 
 
 def _over_other_peers(context: DiagnosisContext) -> Floats:
@@ -91,6 +143,10 @@ def _longer_everywhere(context: DiagnosisContext, over: Floats) -> NDArray[np.bo
     """
     if _replica_pairs(context):
         return np.zeros(context.self_time.shape, dtype=np.bool_)
+    return _both_parts_longer(context, over)
+
+
+def _both_parts_longer(context: DiagnosisContext, over: Floats) -> NDArray[np.bool_]:
     first, second = _step_parts(context)
     over_mean = [_over_peer_mean(context, part) for part in (first, second)]
     with np.errstate(invalid="ignore"):
@@ -108,7 +164,7 @@ def _varying_self_time(context: DiagnosisContext) -> list[RuleFinding]:
     spread = float(np.median(slowest))
     if spread < SPREAD:
         return _varying_step_begin(context)
-    more_work = _replica_correlation(context, over_mean) > SAME_WORK
+    more_work = _replica_correlation(context, over_mean) > SAME_WORK and _may_have_more_work(context)
     if not more_work and context.excess.persistent():
         return []  # a persistently slow rank may vary too: one finding is enough
     fixed = (
@@ -120,6 +176,12 @@ def _varying_self_time(context: DiagnosisContext) -> list[RuleFinding]:
         np.argsort(-np.max(np.nan_to_num(over_mean, nan=-1.0), axis=1))[: max(1, len(context.ranks) // 4)].tolist()
     )
     return [_variation(context, fixed, spread, Subject(ranks=context.global_ranks(rank_rows)) if more_work else None)]
+
+
+def _may_have_more_work(context: DiagnosisContext) -> bool:
+    """Not if all ranks are known to run the same kernels on the same shapes: then some take longer for the same work."""
+    peers = [context.global_ranks(list(ranks)) for ranks in context.peer_groups if len(ranks) > 1]
+    return work_differs(context.run, peers, step_condition(context.performance.steps.tolist())) is not False
 
 
 def _varying_step_begin(context: DiagnosisContext) -> list[RuleFinding]:

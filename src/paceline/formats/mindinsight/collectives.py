@@ -30,6 +30,9 @@ from paceline.formats.hccl.raw_csv import read_hccl_raw
 from paceline.formats.hccl.task_trace import read_trace
 from paceline.formats.mindinsight.steps import OperatorWindow, StepTrace, read_step_trace
 
+EDGE_NS = 2_000
+"""HCCL's traces and the step trace round times differently: what begins or ends this close outside a window is inside."""
+
 
 @dataclass(frozen=True)
 class CollectiveFiles:
@@ -125,7 +128,7 @@ def _named(
     one: CollectiveExecution, name: str | None, windows: dict[str, list[OperatorWindow]], trace: StepTrace
 ) -> CollectiveExecution:
     start = one.start or 0
-    window = next((each for each in windows.get(name or "", ()) if each.start <= start <= each.end), None)
+    window = next((each for each in windows.get(name or "", ()) if each.start - EDGE_NS <= start <= each.end), None)
     step = window.step if window else trace.step_at(start)
     one = msgspec.structs.replace(one, name=name or one.name, step=step)
     return one.at(start=window.start, end=window.end) if window else one
@@ -134,7 +137,11 @@ def _named(
 def _names_of_directories(
     executions: Sequence[CollectiveExecution], windows: Sequence[OperatorWindow]
 ) -> dict[str, str]:
-    """directory → operator, one to one: by most votes, then by the smallest distance between the starts."""
+    """directory → operator, one to one: by most votes, then by the smallest distance between the starts.
+
+    Sums beside computing have long windows with whole other operators inside them, which must not get more votes there than the
+    sums themselves, that begin and end with the window.
+    """
     votes: Counter[tuple[str, str]] = Counter()
     distance: Counter[tuple[str, str]] = Counter()
     starts = np.array([window.start for window in windows], dtype=np.int64)
@@ -143,11 +150,11 @@ def _names_of_directories(
     for one in executions:
         start = one.start or 0
         end = start + (one.duration or 0)
-        fits = (starts <= start) & (start <= ends) & ((ops == one.op) | (ops == "other"))
+        fits = (starts - EDGE_NS <= start) & (start <= ends) & ((ops == one.op) | (ops == "other"))
         for index in np.flatnonzero(fits).tolist():
             pair = (one.name, windows[index].name)
-            votes[pair] += 1 + int(end <= windows[index].end)
-            distance[pair] += start - windows[index].start
+            votes[pair] += 1 + int(end <= windows[index].end + EDGE_NS)
+            distance[pair] += abs(start - windows[index].start)
     return _best_pairs(votes, distance)
 
 
