@@ -124,6 +124,12 @@ class DiagnosisContext:
         ratio = min(1.0, self.replay.run(costs).step_time / base) if base else 1.0
         return PredictedGain(self.step_ms, self.step_ms * ratio, costs)
 
+    def mean_gain(self, costs: Costs) -> PredictedGain:
+        """As `gain`, of the mean step: for causes that strike in some steps only."""
+        now, base = float(np.mean(self.replay.measured.step_times)) / 1e6, float(np.mean(self.replay.base.step_times))
+        ratio = min(1.0, float(np.mean(self.replay.run(costs).step_times)) / base) if base else 1.0
+        return PredictedGain(now, now * ratio, costs)
+
     def no_gain(self) -> PredictedGain:
         """For findings that cost no time by themselves."""
         return PredictedGain(self.step_ms, self.step_ms)

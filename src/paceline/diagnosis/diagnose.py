@@ -38,6 +38,7 @@ _TABLES = (
     "counters",
     "ranks_memory",
     "host_calls",
+    "idle_calls",
     "input_pipeline",
 )
 

@@ -35,6 +35,8 @@ IDS: tuple[str, ...] = (
     "pipeline-bubble",
     "input-bound",
     "host-bound",
+    "blocking-call",
+    "memory-management",
     "slow-operator",
     "cpu-operators",
     "frequency-drop",

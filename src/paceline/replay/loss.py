@@ -25,7 +25,7 @@ from math import factorial
 
 import numpy as np
 
-from paceline.replay.fixes import combine_fixes, start_steps_earlier, without_jitter
+from paceline.replay.fixes import combine_fixes, first_of_step, start_steps_earlier, without_jitter
 from paceline.replay.replay import Costs, Floats, Replay
 
 EVERY_ORDER = 4
@@ -69,7 +69,7 @@ def account(replay: Replay, faults: Sequence[tuple[str, Costs]], *, classes: Pee
     moved = even.with_transfer(np.zeros(len(even.transfer)))
     lower("communication", replay.run(moved).step_times)
     lower("bubble", np.minimum(level, _self_times(replay, moved)))
-    started = start_steps_earlier(replay, moved, input_wait)
+    started = start_steps_earlier(replay, moved, _input_left(replay, moved, input_wait))
     lower("input", np.minimum(level, _self_times(replay, started)))
     lower("host", np.minimum(level, _self_times(replay, _covered(replay, started))))
     parts.append(LossPart("unexplained", measured - base))
@@ -138,6 +138,15 @@ def _self_times(replay: Replay, costs: Costs) -> Floats:
     counted = np.maximum(1, (~np.isnan(spent)).sum(axis=0))
     means: Floats = np.nan_to_num(spent).sum(axis=0) / counted
     return means
+
+
+def _input_left(replay: Replay, costs: Costs, input_wait: Floats) -> Floats:
+    """Input wait less what these costs have already taken from the begin of each step, ranks × steps."""
+    saved = np.zeros(input_wait.shape)
+    line, first = replay.timeline, first_of_step(replay)
+    np.maximum.at(saved, (line.events.rank[first], line.step[first]), (replay.costs.work - costs.work)[first])
+    left: Floats = np.maximum(0.0, input_wait - saved)
+    return left
 
 
 def _covered(replay: Replay, costs: Costs) -> Costs:

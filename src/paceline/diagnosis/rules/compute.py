@@ -16,6 +16,7 @@ from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.diagnosis.rules.idle import idle_outside_input
 from paceline.metrics.operators import OperatorTime, kernels_against_peers
 from paceline.metrics.peers import nan_median
 from paceline.metrics.rank_performance import median_place
@@ -142,7 +143,8 @@ def _operator(context: DiagnosisContext, rank_row: int) -> OperatorTime | None:
 
 def _outside_computing(context: DiagnosisContext, rank_row: int) -> str:
     """host-bound or input-bound when the excess is not in computing."""
-    free, data = context.matrix("free"), context.matrix(INPUT_WAIT)
+    data = context.matrix(INPUT_WAIT)
+    free = idle_outside_input(context) + np.nan_to_num(data)
     peers = [peer for peer in next(ranks for ranks in context.peer_groups if rank_row in ranks) if peer != rank_row]
     more_own, more_free, more_data = (
         nan_median(values)[rank_row] - float(np.median(nan_median(values)[peers]))

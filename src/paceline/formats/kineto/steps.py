@@ -186,6 +186,12 @@ def read_steps(found: DeviceSteps, sink: Sink, *, has_devices: bool) -> None:
         sink.add("steps", _split_host_steps(found.bounds, sink))
 
 
+def busy_times(sink: Sink) -> Intervals:
+    """When the device worked."""
+    work = _device_work(sink)
+    return work.start, work.end
+
+
 Intervals = tuple[Times, Times]
 """Starts and ends."""
 
