@@ -57,7 +57,7 @@ def test_ranks_that_wait_less_than_normal_do_not_start_later() -> None:
     [
         ([0, 0, 26, 0, 0, 26], True),  # every third step: without the longest wait 26 of 500 ms
         ([0, 0, 24, 0, 0, 24], False),
-        ([0, 0, 80, 0, 0, 0], False),  # once is no habit
+        ([0, 0, 80, 0, 0, 0], False),  # once does not last
         ([6, 6, 6, 6, 6, 6], True),
     ],
 )

@@ -85,7 +85,7 @@ def host_bound(context: DiagnosisContext) -> list[RuleFinding]:
 def _lasting_share(wait: Floats, duration: Floats) -> Floats:
     """Which share of its steps each rank waits, nan where unknown: sums, because input may be late every n-th step only.
 
-    The step in which it waits longest is left out where there are others: what happened once is no habit.
+    The step in which it waits longest is left out where there are others: what happened once does not last.
     """
     if not wait.size:
         return np.zeros(0)

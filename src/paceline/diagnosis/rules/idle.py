@@ -105,8 +105,8 @@ def _mean_shares(context: DiagnosisContext, times: Floats) -> Floats:
 
 def _confidence(context: DiagnosisContext, less: Floats) -> float:
     """That the next step has it too, by the rule of succession: (steps with it + 1) / (steps + 2)."""
-    with_it = int((less.mean(axis=0) >= LEAST_SHARE / 2 * context.step_ms * 1e6).sum())
-    return round((with_it + 1) / (less.shape[1] + 2), 2)
+    with_it = int(np.count_nonzero(less.mean(axis=0) >= LEAST_SHARE / 2 * context.step_ms * 1e6))
+    return round((with_it + 1) / (int(less.shape[1]) + 2), 2)
 
 
 def _costliest(
