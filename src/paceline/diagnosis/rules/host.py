@@ -55,6 +55,8 @@ def input_bound(context: DiagnosisContext) -> list[RuleFinding]:
 @rule(priority=90)
 def host_bound(context: DiagnosisContext) -> list[RuleFinding]:
     """Most ranks idle between kernels, waiting neither for input nor for others."""
+    if _no_device(context):
+        return []
     explained = idle_by_cause(context, idle_calls(context.run, context.performance.steps.tolist()), NOT_LAUNCHING)
     gaps = np.maximum(0, idle_outside_input(context) - explained)
     share = nan_median(gaps / (context.step_ms * 1e6)) if context.step_ms else np.zeros(0)
@@ -103,6 +105,11 @@ def _mean_part(context: DiagnosisContext, part: str) -> tuple[Quantity, float]:
     mean = context.performance.cluster_mean.numbers
     time = float(mean[part][0])
     return Quantity(100 * time / float(mean["duration"][0]), "%"), time
+
+
+def _no_device(context: DiagnosisContext) -> bool:
+    """Torch on CPUs only: Python between operators is nothing that a device waits for."""
+    return context.run.formats == ["kineto"] and not context.rows("SELECT count(*) FROM kernels")[0][0]
 
 
 def _memory_explains(context: DiagnosisContext, gaps: Floats) -> bool:
