@@ -21,6 +21,7 @@ from paceline.metrics.rank_performance import RankPerformance, rank_performance
 from paceline.metrics.rank_timeline import Timeline
 from paceline.metrics.steps import step_condition
 from paceline.metrics.table import Table
+from paceline.metrics.uneven_work import UnevenWork, uneven_work
 from paceline.replay.replay import Costs, Replay
 from paceline.run.run import Run
 
@@ -113,6 +114,17 @@ class DiagnosisContext:
     def link_faults(self) -> tuple[LinkFault, ...]:
         """Components that make links slow."""
         return link_faults(self.link_excess)
+
+    @cached_property
+    def uneven_work(self) -> tuple[UnevenWork | None, ...]:
+        """Of every group of peers, see metrics/uneven_work.py."""
+        steps = self.performance.steps.tolist()
+        groups = [self.global_ranks(list(rank_rows)) for rank_rows in self.peer_groups if len(rank_rows) > 1]
+        return tuple(uneven_work(self.run, ranks, steps) for ranks in groups)
+
+    def extra_work(self, rank: int) -> float:
+        """ns per step that a rank computes more because it has more rows than its peers."""
+        return max((found.extra.get(rank, 0.0) for found in self.uneven_work if found), default=0.0)
 
     @cached_property
     def step_ms(self) -> float:

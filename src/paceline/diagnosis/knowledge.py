@@ -31,6 +31,7 @@ IDS: tuple[str, ...] = (
     "bandwidth-contention",
     "comm-exposed",
     "load-imbalance",
+    "expert-imbalance",
     "stage-imbalance",
     "pipeline-bubble",
     "input-bound",

@@ -3,7 +3,8 @@
     python gloo_layouts.py RANK FOLDER CASE…        a CASE is LAYOUT-FAULT, e.g. fsdp-compute
 
 Layouts: fsdp (FSDP2), tp (DTensor), pp (1F1B), ep (experts with all_to_all). Faults: none, compute (rank 2 computes longer),
-input (the loader of rank 1 is late), send (rank 1 sends late), experts (rank 3 gets more tokens). Writes FOLDER/CASE/rank-RANK.json.
+input (the loader of rank 1 is late), send (rank 1 sends late), experts (rank 3 gets more tokens).
+Writes FOLDER/CASE/rank-RANK.json.
 
 What stands for computing is an operator that takes a given time whatever else the machine does, as a kernel would.
 """

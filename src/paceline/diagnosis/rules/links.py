@@ -60,7 +60,7 @@ def _slow_groups(context: DiagnosisContext) -> list[RuleFinding]:
 
 
 def _is_symptom(context: DiagnosisContext, ranks: tuple[int, ...], finding: RuleFinding) -> bool:
-    """Whether a slow rank takes part, and nothing is left to gain once it is fixed: it handles its messages as late as all else."""
+    """Whether a slow rank takes part and nothing is left to gain once it is fixed: it is late with its messages too."""
     slow = context.excess.persistent()
     if finding.gain.costs is None or not set(slow).intersection(ranks):
         return False

@@ -85,9 +85,12 @@ _OPERATORS = """
            regexp_matches(name, '^(c10d::|_c10d_functional::|record_param_comms$|[a-z]+:[^:])') AS communicates
     FROM kineto_spans
     WHERE (cat IN ('cpu_op', 'Operator') AND contains(name, ':') AND NOT starts_with(name, 'autograd::engine::'))
-       OR (pid, tid, start, duration, name) IN (SELECT (pid, tid, start, duration, name) FROM kineto_communication)
+       OR (cat = 'user_annotation' AND regexp_matches(name, '^[a-z]+:[^:]') AND NOT regexp_matches(name, ':(send|recv)'))
 """
-"""Operators, not the nodes of autograd around them: those also wait, for hooks that sum gradients for example."""
+"""Operators, not the nodes of autograd around them: those also wait, for hooks that sum gradients for example.
+
+What the backend marks is work of its own threads; only messages are marked on the thread that goes on computing meanwhile.
+"""
 
 
 _LOADING = f"""
@@ -264,7 +267,9 @@ def _computing_on_host(sink: Sink) -> Intervals:
     found = [(start[:0], start[:0])]
     for number in np.unique(thread):
         rows = thread == number
-        computing, waiting = (merge_intervals(start[rows & kind], end[rows & kind]) for kind in (~communicates, communicates))
+        computing, waiting = (
+            merge_intervals(start[rows & kind], end[rows & kind]) for kind in (~communicates, communicates)
+        )
         found.append(without(computing, waiting))
     return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
 

@@ -54,6 +54,7 @@ _ARGS = {
     "src": "Src Rank",
     "dst": "Dst Rank",
     "dims": "Input Dims",
+    "values": "Concrete Inputs",
     "types": "Input type",
     "bytes": "Bytes",
     "allocated": "Total Allocated",

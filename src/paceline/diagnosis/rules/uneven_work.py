@@ -1,0 +1,50 @@
+"""Work that is dealt unevenly among ranks that do the same: tokens of experts, rows of batches. No card is slow."""
+
+from __future__ import annotations
+
+from paceline.diagnosis.context import DiagnosisContext
+from paceline.diagnosis.finding import Subject
+from paceline.diagnosis.rule import rule
+from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.metrics.uneven_work import UnevenWork
+from paceline.replay.fixes import with_equal_work
+
+LEAST_PERCENT = 0.5
+"""Gain of dealing work evenly from which it is reported."""
+MOST_NAMED = 0.25
+"""Share of the peers that are named: those with most rows."""
+EXPERTS = "all_to_all"
+"""Tokens reach experts, and come back, by this operation."""
+
+
+@rule(priority=15)
+def uneven_tokens(context: DiagnosisContext) -> list[RuleFinding]:
+    found = [uneven for uneven in context.uneven_work if uneven is not None]
+    return [finding for uneven in found if (finding := _finding(context, uneven))]
+
+
+def _finding(context: DiagnosisContext, uneven: UnevenWork) -> RuleFinding | None:
+    row_of = {info.rank: row for row, info in enumerate(context.ranks)}
+    rank_rows = tuple(row_of[rank] for rank in uneven.ranks)
+    gain = context.mean_gain(with_equal_work(context.replay, context.replay.costs, [rank_rows]))
+    if gain.percent < LEAST_PERCENT:
+        return None
+    mean = sum(uneven.rows.values()) / len(uneven.rows)
+    hot = sorted(uneven.rows, key=lambda rank: -uneven.rows[rank])[: max(1, int(MOST_NAMED * len(uneven.rows)))]
+    hot = [rank for rank in hot if uneven.rows[rank] > 1.05 * mean]
+    most = max(uneven.rows.values())
+    return RuleFinding(
+        id="expert-imbalance" if _has_experts(context) else "load-imbalance",
+        subject=Subject(ranks=tuple(sorted(hot)), hosts=context.hosts_of([row_of[rank] for rank in hot])),
+        gain=gain,
+        confidence=0.9,
+        amount=Quantity(100 * (most / mean - 1), "%"),
+        evidence=(
+            MeasuredValue("rows_per_step", round(most), round(mean)),
+            MeasuredValue("uneven_operators", len(uneven.types), values={"operators": ", ".join(uneven.types[:3])}),
+        ),
+    )
+
+
+def _has_experts(context: DiagnosisContext) -> bool:
+    return bool((context.timeline.events.op.astype(str) == EXPERTS).any())

@@ -1,0 +1,88 @@
+"""Work that is dealt unevenly: kernels at the same place of the program that get more rows (tokens) on some ranks.
+
+A place is the k-th kernel of a type in a step. Among peers that all run it, with rows r, time t and their means R, T there:
+
+    uneven    max(r) > (1 + UNEVEN) R
+    explained correlation of r / R with t / T over all uneven places of a type >= LIKE: more rows take longer, in proportion
+    extra     Σ over uneven places of t (1 - R / r), per rank and step: what a rank would be spared of, or given
+
+so a rank that takes longer for the same rows is slow, and one that takes longer for more rows is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.metrics.steps import in_steps
+from paceline.metrics.table import RunTables
+
+Floats = NDArray[np.float64]
+UNEVEN = 0.05
+LIKE = 0.8
+
+
+@dataclass(frozen=True)
+class UnevenWork:
+    """Of one group of peers."""
+
+    ranks: tuple[int, ...]
+    types: tuple[str, ...]
+    """Of kernels whose rows differ, most time first."""
+    rows: dict[int, float]
+    """Rows per step and rank in these places."""
+    extra: dict[int, float]
+    """ns per step and rank; negative where a rank has less than the mean."""
+
+
+def uneven_work(run: RunTables, peers: Sequence[int], steps: Sequence[int]) -> UnevenWork | None:
+    """Of these peers; None where no rows were recorded, or all have about the same."""
+    run.load(["kernels"])
+    columns = run.sql(_places(peers, list(steps))).fetchnumpy()
+    if not len(columns["rank"]):
+        return None
+    rank, rows, time = (columns[name].astype(np.float64) for name in ("rank", "rows", "duration"))
+    types = columns["type"].astype(str)
+    over_rows, over_time = rows / columns["mean_rows"], time / columns["mean_time"]
+    kept = np.isin(types, [each for each in np.unique(types) if _follows(over_rows, over_time, types == each)])
+    if not kept.any():
+        return None
+    count = len(steps)
+    extra = time * (1 - 1 / over_rows)
+    known = {number: kept & (rank == number) for number in peers}
+    named = sorted(np.unique(types[kept]).tolist(), key=lambda each: -float(time[types == each].sum()))
+    return UnevenWork(
+        tuple(peers),
+        tuple(named),
+        {number: float(rows[mine].sum()) / count for number, mine in known.items()},
+        {number: float(extra[mine].sum()) / count for number, mine in known.items()},
+    )
+
+
+def _follows(rows: Floats, time: Floats, chosen: NDArray[np.bool_]) -> bool:
+    """Whether time goes with rows."""
+    x, y = rows[chosen], time[chosen]
+    return len(x) > 3 and x.std() > 0 and y.std() > 0 and float(np.corrcoef(x, y)[0, 1]) >= LIKE
+
+
+def _places(peers: Sequence[int], steps: list[int]) -> str:
+    """SELECT of every kernel in an uneven place, with the means of that place."""
+    return f"""
+        WITH sized AS (
+            SELECT rank, step, type, start, duration, TRY_CAST(regexp_extract(input_shapes, '^"?([0-9]+),', 1) AS BIGINT) AS rows
+            FROM kernels
+            WHERE rank IN ({", ".join(map(str, peers)) or "NULL"}) AND {in_steps(steps)}
+              AND type IS NOT NULL AND duration > 0 AND core IS DISTINCT FROM 'COMMUNICATION'
+        ), placed AS (
+            SELECT *, row_number() OVER (PARTITION BY rank, step, type ORDER BY start) AS place FROM sized WHERE rows > 0
+        ), compared AS (
+            SELECT *, count(*) OVER here AS ranks, avg(rows) OVER here AS mean_rows, max(rows) OVER here AS most,
+                   avg(duration) OVER here AS mean_time
+            FROM placed WINDOW here AS (PARTITION BY step, type, place)
+        )
+        SELECT rank, type, rows, duration, mean_rows, mean_time FROM compared
+        WHERE ranks = {len(peers)} AND most > {1 + UNEVEN} * mean_rows
+    """
