@@ -21,7 +21,7 @@ from paceline.metrics.rank_performance import RankPerformance, rank_performance
 from paceline.metrics.rank_timeline import Timeline
 from paceline.metrics.steps import step_condition
 from paceline.metrics.table import Table
-from paceline.metrics.uneven_work import UnevenWork, uneven_work
+from paceline.metrics.uneven_work import UnevenWork, uneven_payload, uneven_work
 from paceline.replay.replay import Costs, Replay
 from paceline.run.run import Run
 
@@ -119,8 +119,11 @@ class DiagnosisContext:
     def uneven_work(self) -> tuple[UnevenWork | None, ...]:
         """Of every group of peers, see metrics/uneven_work.py."""
         steps = self.performance.steps.tolist()
-        groups = [self.global_ranks(list(rank_rows)) for rank_rows in self.peer_groups if len(rank_rows) > 1]
-        return tuple(uneven_work(self.run, ranks, steps) for ranks in groups)
+        groups = [rank_rows for rank_rows in self.peer_groups if len(rank_rows) > 1]
+        return tuple(
+            uneven_work(self.run, self.global_ranks(list(rank_rows)), steps) or uneven_payload(self.timeline, rank_rows)
+            for rank_rows in groups
+        )
 
     def extra_work(self, rank: int) -> float:
         """ns per step that a rank computes more because it has more rows than its peers."""

@@ -201,7 +201,7 @@ class _InstanceMatcher:
             there = int(self.peer[row]) if self.peer[row] >= 0 else next(iter(others - {here}), -1)
             outward = (combined and here < there) or (not combined and self.op[row] == "send")
             pair = (here, there) if outward else (there, here)
-            sides[(int(self.step[row]), *pair)][0 if outward else 1].append(row)
+            sides[int(self.step[row]), pair[0], pair[1]][0 if outward else 1].append(row)
         in_order = bool((self.peer[rows] >= 0).all())
         unpaired: list[int] = []
         for sent, received in sides.values():

@@ -6,7 +6,8 @@ A place is the k-th kernel of a type in a step. Among peers that all run it, wit
     explained correlation of r / R with t / T over all uneven places of a type >= LIKE: more rows take longer, in proportion
     extra     Σ over uneven places of t (1 - R / r), per rank and step: what a rank would be spared of, or given
 
-so a rank that takes longer for the same rows is slow, and one that takes longer for more rows is not.
+so a rank that takes longer for the same rows is slow, and one that takes longer for more rows is not. Where kernels have no
+shapes, what ranks send in an all-to-all stands for rows, and the work before it for time: experts send back what they computed.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.metrics.rank_timeline import Timeline
 from paceline.metrics.steps import in_steps
 from paceline.metrics.table import RunTables
 
 Floats = NDArray[np.float64]
 UNEVEN = 0.05
 LIKE = 0.8
+ALL_TO_ALL = "all_to_all"
+"""Tokens reach experts, and come back, by this operation."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,9 @@ class UnevenWork:
 
     ranks: tuple[int, ...]
     types: tuple[str, ...]
-    """Of kernels whose rows differ, most time first."""
+    """Of kernels whose rows differ, most time first; none where payloads stand for rows."""
     rows: dict[int, float]
-    """Rows per step and rank in these places."""
+    """Rows, or bytes, per step and rank in these places."""
     extra: dict[int, float]
     """ns per step and rank; negative where a rank has less than the mean."""
 
@@ -50,15 +54,54 @@ def uneven_work(run: RunTables, peers: Sequence[int], steps: Sequence[int]) -> U
     kept = np.isin(types, [each for each in np.unique(types) if _follows(over_rows, over_time, types == each)])
     if not kept.any():
         return None
-    count = len(steps)
-    extra = time * (1 - 1 / over_rows)
-    known = {number: kept & (rank == number) for number in peers}
     named = sorted(np.unique(types[kept]).tolist(), key=lambda each: -float(time[types == each].sum()))
+    return _of_places(peers, named, _Places(rank[kept], rows[kept], time[kept], over_rows[kept]), len(steps))
+
+
+def uneven_payload(line: Timeline, rank_rows: Sequence[int]) -> UnevenWork | None:
+    """As `uneven_work`, of what ranks send in all-to-all."""
+    events = line.events
+    own = (events.op.astype(str) == ALL_TO_ALL) & np.isin(events.rank, rank_rows) & (events.bytes > 0)
+    chosen = np.flatnonzero(own)
+    _, place = np.unique(
+        line.step[chosen] * (int(line.place.max(initial=0)) + 1) + line.place[chosen], return_inverse=True
+    )
+    size, time = events.bytes[chosen].astype(np.float64), line.work[chosen].astype(np.float64)
+    count = np.maximum(1, np.bincount(place))
+    mean_size, mean_time = (np.bincount(place, values) / count for values in (size, time))
+    most = np.zeros(len(count))
+    np.maximum.at(most, place, size)
+    used = (count == len(rank_rows)) & (most > (1 + UNEVEN) * mean_size) & (mean_time > 0)
+    kept = used[place]
+    over_rows, over_time = (
+        np.divide(values, means[place], out=np.ones(len(place)), where=kept)
+        for values, means in ((size, mean_size), (time, mean_time))
+    )
+    if not kept.any() or not _follows(over_rows, over_time, kept):
+        return None
+    ranks = events.ranks[events.rank[chosen]].astype(np.float64)
+    peers = events.ranks[list(rank_rows)].tolist()
+    return _of_places(peers, [], _Places(ranks[kept], size[kept], time[kept], over_rows[kept]), len(line.steps))
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Kernels, or collectives, in uneven places."""
+
+    rank: Floats
+    rows: Floats
+    time: Floats
+    over: Floats
+    """Rows over the mean of the place."""
+
+
+def _of_places(peers: Sequence[int], types: Sequence[str], found: _Places, steps: int) -> UnevenWork:
+    extra = found.time * (1 - 1 / found.over)
     return UnevenWork(
         tuple(peers),
-        tuple(named),
-        {number: float(rows[mine].sum()) / count for number, mine in known.items()},
-        {number: float(extra[mine].sum()) / count for number, mine in known.items()},
+        tuple(types),
+        {number: float(found.rows[found.rank == number].sum()) / steps for number in peers},
+        {number: float(extra[found.rank == number].sum()) / steps for number in peers},
     )
 
 

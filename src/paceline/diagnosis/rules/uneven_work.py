@@ -6,15 +6,13 @@ from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
-from paceline.metrics.uneven_work import UnevenWork
+from paceline.metrics.uneven_work import ALL_TO_ALL, UnevenWork
 from paceline.replay.fixes import with_equal_work
 
 LEAST_PERCENT = 0.5
 """Gain of dealing work evenly from which it is reported."""
 MOST_NAMED = 0.25
 """Share of the peers that are named: those with most rows."""
-EXPERTS = "all_to_all"
-"""Tokens reach experts, and come back, by this operation."""
 
 
 @rule(priority=15)
@@ -39,12 +37,19 @@ def _finding(context: DiagnosisContext, uneven: UnevenWork) -> RuleFinding | Non
         gain=gain,
         confidence=0.9,
         amount=Quantity(100 * (most / mean - 1), "%"),
-        evidence=(
-            MeasuredValue("rows_per_step", round(most), round(mean)),
-            MeasuredValue("uneven_operators", len(uneven.types), values={"operators": ", ".join(uneven.types[:3])}),
-        ),
+        evidence=_evidence(uneven, most, mean),
+    )
+
+
+def _evidence(uneven: UnevenWork, most: float, mean: float) -> tuple[MeasuredValue, ...]:
+    if not uneven.types:
+        return (MeasuredValue("uneven_payload", round(most / 2**20, 3), round(mean / 2**20, 3), "MiB"),)
+    named = ", ".join(uneven.types[:3])
+    return (
+        MeasuredValue("rows_per_step", round(most), round(mean)),
+        MeasuredValue("uneven_operators", len(uneven.types), values={"operators": named}),
     )
 
 
 def _has_experts(context: DiagnosisContext) -> bool:
-    return bool((context.timeline.events.op.astype(str) == EXPERTS).any())
+    return bool((context.timeline.events.op.astype(str) == ALL_TO_ALL).any())
