@@ -20,7 +20,7 @@ pytest.importorskip("torch", reason="torch is not installed; `make test` install
 
 PROGRAM = Path(__file__).parents[2] / "support" / "real_runs" / "gloo_layouts.py"
 WORLD = 4
-RECORDINGS = 3
+RECORDINGS = 2
 QUIET = 1.1
 """The longest step of a quiet recording over its shortest."""
 NAMED = {
@@ -110,13 +110,15 @@ def test_nobody_is_blamed_in_a_healthy_run(
 def test_the_step_without_the_fault_is_predicted_within_a_tenth(
     case: str, recordings: Recordings, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    healthy, compared = f"{case.split('-')[0]}-none", []
-    for each in recorded(recordings, tmp_path_factory):
+    """Of the recordings that were made; a busy machine is no reason to record again."""
+    healthy, quiet = f"{case.split('-')[0]}-none", []
+    for each in recordings.values() or [next(recorded(recordings, tmp_path_factory))]:
         steps, first = each[healthy].run.step_ms, each[case].findings[0]
         assert steps.median and steps.min and steps.max
-        compared.append((first.gain.step_ms_fixed, steps))
-        if steps.max <= QUIET * steps.min and abs(first.gain.step_ms_fixed / steps.median - 1) <= 0.1:
-            return
-    if all(steps.max > QUIET * steps.min for _, steps in compared if steps.max and steps.min):
-        pytest.skip(f"this machine is too busy: healthy steps differ by more than a tenth {compared}")
-    pytest.fail(f"{case}: predicted and measured {compared}")
+        if steps.max <= QUIET * steps.min:
+            quiet.append((first.gain.step_ms_fixed, steps.median))
+    if not quiet:
+        pytest.skip(
+            "this machine is too busy to compare times: the steps of the healthy run differ by more than a tenth"
+        )
+    assert any(abs(predicted / measured - 1) <= 0.1 for predicted, measured in quiet), quiet
