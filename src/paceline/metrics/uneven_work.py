@@ -40,6 +40,10 @@ class UnevenWork:
     """Rows, or bytes, per step and rank in these places."""
     extra: dict[int, float]
     """ns per step and rank; negative where a rank has less than the mean."""
+    peak: float
+    """Most rows over the mean, in one place."""
+    correlation: float
+    """Of time with rows."""
 
 
 def uneven_work(run: RunTables, peers: Sequence[int], steps: Sequence[int]) -> UnevenWork | None:
@@ -55,7 +59,12 @@ def uneven_work(run: RunTables, peers: Sequence[int], steps: Sequence[int]) -> U
     if not kept.any():
         return None
     named = sorted(np.unique(types[kept]).tolist(), key=lambda each: -float(time[types == each].sum()))
-    return _of_places(peers, named, _Places(rank[kept], rows[kept], time[kept], over_rows[kept]), len(steps))
+    return _of_places(
+        peers,
+        named,
+        _Places(rank[kept], rows[kept], time[kept], over_rows[kept], _correlation(over_rows[kept], over_time[kept])),
+        len(steps),
+    )
 
 
 def uneven_payload(line: Timeline, rank_rows: Sequence[int]) -> UnevenWork | None:
@@ -81,7 +90,12 @@ def uneven_payload(line: Timeline, rank_rows: Sequence[int]) -> UnevenWork | Non
         return None
     ranks = events.ranks[events.rank[chosen]].astype(np.float64)
     peers = events.ranks[list(rank_rows)].tolist()
-    return _of_places(peers, [], _Places(ranks[kept], size[kept], time[kept], over_rows[kept]), len(line.steps))
+    return _of_places(
+        peers,
+        [],
+        _Places(ranks[kept], size[kept], time[kept], over_rows[kept], _correlation(over_rows[kept], over_time[kept])),
+        len(line.steps),
+    )
 
 
 @dataclass(frozen=True)
@@ -93,6 +107,7 @@ class _Places:
     time: Floats
     over: Floats
     """Rows over the mean of the place."""
+    correlation: float
 
 
 def _of_places(peers: Sequence[int], types: Sequence[str], found: _Places, steps: int) -> UnevenWork:
@@ -102,13 +117,18 @@ def _of_places(peers: Sequence[int], types: Sequence[str], found: _Places, steps
         tuple(types),
         {number: float(found.rows[found.rank == number].sum()) / steps for number in peers},
         {number: float(extra[found.rank == number].sum()) / steps for number in peers},
+        float(found.over.max()),
+        found.correlation,
     )
 
 
 def _follows(rows: Floats, time: Floats, chosen: NDArray[np.bool_]) -> bool:
     """Whether time goes with rows."""
-    x, y = rows[chosen], time[chosen]
-    return len(x) > 3 and x.std() > 0 and y.std() > 0 and float(np.corrcoef(x, y)[0, 1]) >= LIKE
+    return int(chosen.sum()) > 3 and _correlation(rows[chosen], time[chosen]) >= LIKE
+
+
+def _correlation(x: Floats, y: Floats) -> float:
+    return float(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else 0.0
 
 
 def _places(peers: Sequence[int], steps: list[int]) -> str:

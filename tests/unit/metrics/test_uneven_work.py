@@ -35,6 +35,7 @@ def test_more_rows_in_more_time() -> None:
     assert (uneven.ranks, uneven.types) == ((0, 1), ("grouped_gemm",))
     # Two layers of four are uneven, with a mean of 20: rank 1 has 10 ms too much in each, rank 0 as much too little.
     assert uneven.rows == {0: 20, 1: 60}
+    assert (uneven.peak, uneven.correlation) == (1.5, pytest.approx(1.0))
     assert uneven.extra == pytest.approx({0: -20 * MS, 1: 20 * MS})
 
 

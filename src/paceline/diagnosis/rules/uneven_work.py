@@ -7,10 +7,7 @@ from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
 from paceline.metrics.uneven_work import ALL_TO_ALL, UnevenWork
-from paceline.replay.fixes import with_equal_work
 
-LEAST_PERCENT = 0.5
-"""Gain of dealing work evenly from which it is reported."""
 MOST_NAMED = 0.25
 """Share of the peers that are named: those with most rows."""
 
@@ -18,15 +15,13 @@ MOST_NAMED = 0.25
 @rule(priority=15)
 def uneven_tokens(context: DiagnosisContext) -> list[RuleFinding]:
     found = [uneven for uneven in context.uneven_work if uneven is not None]
-    return [finding for uneven in found if (finding := _finding(context, uneven))]
+    return [_finding(context, uneven) for uneven in found]
 
 
-def _finding(context: DiagnosisContext, uneven: UnevenWork) -> RuleFinding | None:
+def _finding(context: DiagnosisContext, uneven: UnevenWork) -> RuleFinding:
     row_of = {info.rank: row for row, info in enumerate(context.ranks)}
     rank_rows = tuple(row_of[rank] for rank in uneven.ranks)
-    gain = context.mean_gain(with_equal_work(context.replay, context.replay.costs, [rank_rows]))
-    if gain.percent < LEAST_PERCENT:
-        return None
+    gain = context.even_gain(rank_rows)
     mean = sum(uneven.rows.values()) / len(uneven.rows)
     hot = sorted(uneven.rows, key=lambda rank: -uneven.rows[rank])[: max(1, int(MOST_NAMED * len(uneven.rows)))]
     hot = [rank for rank in hot if uneven.rows[rank] > 1.05 * mean]
@@ -35,8 +30,8 @@ def _finding(context: DiagnosisContext, uneven: UnevenWork) -> RuleFinding | Non
         id="expert-imbalance" if _has_experts(context) else "load-imbalance",
         subject=Subject(ranks=tuple(sorted(hot)), hosts=context.hosts_of([row_of[rank] for rank in hot])),
         gain=gain,
-        confidence=0.9,
-        amount=Quantity(100 * (most / mean - 1), "%"),
+        confidence=round(min(0.99, uneven.correlation), 2),
+        amount=Quantity(100 * (uneven.peak - 1), "%"),
         evidence=_evidence(uneven, most, mean),
     )
 
