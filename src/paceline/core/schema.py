@@ -276,6 +276,20 @@ HOST_CALLS = TableSchema(
 """),
 )
 
+IDLE_CALLS = TableSchema(
+    "idle_calls",
+    "rank × step × call of the device's runtime during which the device did nothing",
+    _columns("""
+    rank      BIGINT   -   global rank
+    step      BIGINT   -   step number
+    name      VARCHAR  -   call, e.g. cudaMalloc
+    operator  VARCHAR  -   operator of the framework around it
+    code      VARCHAR  -   Python function around it
+    count     BIGINT   -   calls
+    time      BIGINT   ns  the device was idle in this step while the host was inside these calls
+"""),
+)
+
 L2_CACHE = TableSchema(
     "l2_cache",
     "rank × task",
@@ -347,6 +361,7 @@ TABLES: dict[str, TableSchema] = {
         INPUT_PIPELINE,
         INPUT_STEPS,
         HOST_CALLS,
+        IDLE_CALLS,
         L2_CACHE,
         COUNTERS,
         EVENTS,

@@ -21,10 +21,16 @@ from paceline.metrics.rank_performance import RankPerformance, rank_performance
 from paceline.metrics.rank_timeline import Timeline
 from paceline.metrics.steps import step_condition
 from paceline.metrics.table import Table
+from paceline.metrics.uneven_work import UnevenWork, uneven_payload, uneven_work
+from paceline.replay.fixes import with_equal_work
 from paceline.replay.replay import Costs, Replay
 from paceline.run.run import Run
 
 Floats = NDArray[np.float64]
+
+EVEN_PERCENT = 0.5
+"""Gain of dealing work evenly from which it is asked whether work is uneven."""
+SAMPLED_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,30 @@ class DiagnosisContext:
         return link_faults(self.link_excess)
 
     @cached_property
+    def uneven_work(self) -> tuple[UnevenWork | None, ...]:
+        """Of every group of peers, see metrics/uneven_work.py."""
+        groups = [rank_rows for rank_rows in self.peer_groups if len(rank_rows) > 1]
+        return tuple(
+            self._uneven_work(rank_rows) if self.even_gain(rank_rows).percent >= EVEN_PERCENT else None
+            for rank_rows in groups
+        )
+
+    def _uneven_work(self, rank_rows: tuple[int, ...]) -> UnevenWork | None:
+        """Kernels are many: some steps, spread over the run, stand for all."""
+        steps = self.performance.steps
+        few = steps[np.unique(np.linspace(0, len(steps) - 1, min(SAMPLED_STEPS, len(steps))).astype(np.int64))].tolist()
+        found = uneven_work(self.run, self.global_ranks(list(rank_rows)), few)
+        return found or uneven_payload(self.timeline, rank_rows)
+
+    def even_gain(self, rank_rows: tuple[int, ...]) -> PredictedGain:
+        """If the work of each place of the program were dealt evenly among these peers."""
+        return self.mean_gain(with_equal_work(self.replay, self.replay.costs, [rank_rows]))
+
+    def extra_work(self, rank: int) -> float:
+        """ns per step that a rank computes more because it has more rows than its peers."""
+        return max((found.extra.get(rank, 0.0) for found in self.uneven_work if found), default=0.0)
+
+    @cached_property
     def step_ms(self) -> float:
         return self.replay.measured.step_time / 1e6
 
@@ -123,6 +153,12 @@ class DiagnosisContext:
         base = self.replay.base.step_time
         ratio = min(1.0, self.replay.run(costs).step_time / base) if base else 1.0
         return PredictedGain(self.step_ms, self.step_ms * ratio, costs)
+
+    def mean_gain(self, costs: Costs) -> PredictedGain:
+        """As `gain`, of the mean step: for causes that strike in some steps only."""
+        now, base = float(np.mean(self.replay.measured.step_times)) / 1e6, float(np.mean(self.replay.base.step_times))
+        ratio = min(1.0, float(np.mean(self.replay.run(costs).step_times)) / base) if base else 1.0
+        return PredictedGain(now, now * ratio, costs)
 
     def no_gain(self) -> PredictedGain:
         """For findings that cost no time by themselves."""

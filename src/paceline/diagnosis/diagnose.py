@@ -39,6 +39,7 @@ _TABLES = (
     "counters",
     "ranks_memory",
     "host_calls",
+    "idle_calls",
     "input_pipeline",
 )
 

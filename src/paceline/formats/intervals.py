@@ -54,3 +54,11 @@ def merge_intervals(starts: Times, ends: Times) -> IntervalUnion:
     merged_ends = reach[np.concatenate((opens[1:], [True]))]
     lengths = merged_ends - merged_starts
     return IntervalUnion(merged_starts, merged_ends, np.cumsum(lengths) - lengths)
+
+
+def without(union: IntervalUnion, removed: IntervalUnion) -> tuple[Times, Times]:
+    """Starts and ends of what one union covers and the other does not."""
+    edges = np.unique(np.concatenate((union.starts, union.ends, removed.starts, removed.ends)))
+    begin, end = edges[:-1], edges[1:]
+    kept = (union.covered(begin, end) > 0) & (removed.covered(begin, end) == 0)
+    return begin[kept], end[kept]

@@ -142,6 +142,7 @@ class _InstanceMatcher:
     """Works out which events belong together."""
 
     def __init__(self, columns: dict[str, NDArray[np.generic]], end: Ints) -> None:
+        self.start = columns["start"].astype(np.int64)
         self.end = end
         self.rank = columns["rank"].astype(np.int64)
         self.step = columns["step"].astype(np.int64)
@@ -188,23 +189,43 @@ class _InstanceMatcher:
             self._pair_by_end(result, left, combined=combined)
 
     def _pair_by_number(self, result: Ints, rows: Ints, *, combined: bool) -> Ints:
-        """The k-th send from a to b is the k-th receive at b from a, unless several have that number."""
+        """Pair the messages of a step from a to b: by their numbers, else in the order in which both sides began them.
+
+        Where every peer was recorded, numbers may count all messages of a rank, so that the sides differ; messages of a
+        pair keep their order.
+        """
         others = {int(rank) for rank in np.unique(self.rank[rows])}
-        sides: dict[tuple[int, int, int, int], list[int]] = defaultdict(list)
+        sides: dict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for row in rows.tolist():
             here = int(self.rank[row])
             there = int(self.peer[row]) if self.peer[row] >= 0 else next(iter(others - {here}), -1)
             outward = (combined and here < there) or (not combined and self.op[row] == "send")
             pair = (here, there) if outward else (there, here)
-            key = (int(self.step[row]), *pair, int(self.sequence[row]))
-            sides[key].append(row)
-        unpaired = []
-        for both in sides.values():
-            if len(both) == 2 and self.rank[both[0]] != self.rank[both[1]]:
-                result[both[1]] = result[both[0]]
-            else:
-                unpaired += both
+            sides[int(self.step[row]), pair[0], pair[1]][0 if outward else 1].append(row)
+        in_order = bool((self.peer[rows] >= 0).all())
+        unpaired: list[int] = []
+        for sent, received in sides.values():
+            pairs = self._message_pairs(sent, received, in_order=in_order)
+            for one, other in pairs:
+                result[max(one, other)] = result[min(one, other)]
+            unpaired += set(sent + received).difference(*pairs) if pairs else sent + received
         return np.array(sorted(unpaired), dtype=np.int64)
+
+    def _message_pairs(self, sent: list[int], received: list[int], *, in_order: bool) -> list[tuple[int, int]]:
+        """Rows of sends with rows of their receives, all between the same two ranks in one step."""
+        numbers = [Counter(self.sequence[side].tolist()) for side in (sent, received)]
+        if in_order and numbers[0] != numbers[1] and len(sent) == len(received):
+            return list(zip(sorted(sent, key=self._begin), sorted(received, key=self._begin), strict=True))
+        of_number = {int(self.sequence[row]): row for row in received}
+        return [
+            (row, of_number[number])
+            for row in sent
+            if numbers[0][number := int(self.sequence[row])] == numbers[1][number] == 1
+            and self.rank[row] != self.rank[of_number[number]]
+        ]
+
+    def _begin(self, row: int) -> int:
+        return int(self.start[row])
 
     def _pair_by_end(self, result: Ints, rows: Ints, *, combined: bool) -> None:
         """Partners finish together: the nearest end on a frequent partner, if each is the other's nearest.

@@ -164,23 +164,28 @@ def reduce_self_time(replay: Replay, costs: Costs, less: Floats) -> Costs:
     """Self time shorter by so many ns per rank and step, wherever it is spent."""
     self_time = replay.timeline.self_time()
     with np.errstate(invalid="ignore", divide="ignore"):
-        factors = np.clip(1 - np.nan_to_num(less) / self_time, 0.05, 1.0)
+        factors = np.clip(1 - np.nan_to_num(less) / self_time, 0.0, 1.0)
     return scale_self_time(replay, costs, factors)
 
 
 def start_steps_earlier(replay: Replay, costs: Costs, less: Floats) -> Costs:
     """Steps that begin sooner: the work before each rank's first event of a step shorter by so many ns."""
-    line = replay.timeline
+    line, first = replay.timeline, first_of_step(replay)
     work = costs.work.copy()
+    work[first] = np.maximum(0, work[first] - np.nan_to_num(less)[line.events.rank[first], line.step[first]])
+    return replace(costs, work=work)
+
+
+def first_of_step(replay: Replay) -> NDArray[np.bool_]:
+    """Events whose work counts from the begin of their step: everything anchored before the step's first event."""
+    line = replay.timeline
     begins = np.zeros((len(line.known), len(line.steps) + 1), dtype=np.bool_)
     begins[:, 0] = True
     ends = np.flatnonzero(line.is_end)
     begins[line.events.rank[ends], line.step[ends] + 1] = True
-    # Everything anchored before the step's first event counts from the step's begin: it all moves together.
-    first = (line.anchor < 0) | line.is_end[line.anchor]
+    first: NDArray[np.bool_] = (line.anchor < 0) | line.is_end[line.anchor]
     first &= begins[line.events.rank, line.step]
-    work[first] = np.maximum(0, work[first] - np.nan_to_num(less)[line.events.rank[first], line.step[first]])
-    return replace(costs, work=work)
+    return first
 
 
 def scale_transfers(costs: Costs, instances: NDArray[np.int64], factor: float | Floats) -> Costs:

@@ -25,7 +25,7 @@ from math import factorial
 
 import numpy as np
 
-from paceline.replay.fixes import combine_fixes, start_steps_earlier, without_jitter
+from paceline.replay.fixes import combine_fixes, first_of_step, start_steps_earlier, without_jitter
 from paceline.replay.replay import Costs, Floats, Replay
 
 EVERY_ORDER = 4
@@ -69,7 +69,7 @@ def account(replay: Replay, faults: Sequence[tuple[str, Costs]], *, classes: Pee
     moved = even.with_transfer(np.zeros(len(even.transfer)))
     lower("communication", replay.run(moved).step_times)
     lower("bubble", np.minimum(level, _self_times(replay, moved)))
-    started = start_steps_earlier(replay, moved, input_wait)
+    started = start_steps_earlier(replay, moved, _input_left(replay, fixed, moved, input_wait))
     lower("input", np.minimum(level, _self_times(replay, started)))
     lower("host", np.minimum(level, _self_times(replay, _covered(replay, started))))
     parts.append(LossPart("unexplained", measured - base))
@@ -138,6 +138,24 @@ def _self_times(replay: Replay, costs: Costs) -> Floats:
     counted = np.maximum(1, (~np.isnan(spent)).sum(axis=0))
     means: Floats = np.nan_to_num(spent).sum(axis=0) / counted
     return means
+
+
+def _input_left(replay: Replay, fixed: Costs, even: Costs, input_wait: Floats) -> Floats:
+    """Input wait less what fixed faults, and making work even, have already taken of it, ranks × steps."""
+    if not input_wait.size:
+        return input_wait
+    unusual = np.maximum(0.0, input_wait - np.median(input_wait))
+    by_faults, by_evening = _saved(replay, replay.costs, fixed), _saved(replay, fixed, even)
+    left: Floats = np.maximum(0.0, input_wait - by_faults - np.minimum(by_evening, unusual))
+    return left
+
+
+def _saved(replay: Replay, before: Costs, after: Costs) -> Floats:
+    """How much sooner steps begin their work, ranks × steps."""
+    line, first = replay.timeline, first_of_step(replay)
+    saved = np.zeros(line.known.shape)
+    np.maximum.at(saved, (line.events.rank[first], line.step[first]), (before.work - after.work)[first])
+    return saved
 
 
 def _covered(replay: Replay, costs: Costs) -> Costs:

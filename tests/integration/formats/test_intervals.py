@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.formats.intervals import merge_intervals
+from paceline.formats.intervals import merge_intervals, without
 
 times = st.integers(-40, 40)
 intervals = st.lists(st.tuples(times, times), max_size=12)
@@ -32,3 +32,18 @@ def test_merged_intervals_are_in_order_and_disjoint(spans: list[tuple[int, int]]
     )
     assert (merged.ends > merged.starts).all()
     assert (merged.starts[1:] > merged.ends[:-1]).all()
+
+
+@given(intervals, intervals)
+def test_without_is_what_one_union_covers_and_the_other_does_not(
+    spans: list[tuple[int, int]], removed: list[tuple[int, int]]
+) -> None:
+    def union(of: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([s for s, _ in of], dtype=np.int64), np.array([e for _, e in of], dtype=np.int64)
+
+    expected = {unit for start, end in spans for unit in range(start, end)}
+    expected -= {unit for start, end in removed for unit in range(start, end)}
+    starts, ends = without(merge_intervals(*union(spans)), merge_intervals(*union(removed)))
+    assert [
+        unit for start, end in zip(starts.tolist(), ends.tolist(), strict=True) for unit in range(start, end)
+    ] == sorted(expected)

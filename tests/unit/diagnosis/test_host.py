@@ -52,6 +52,24 @@ def test_ranks_that_wait_less_than_normal_do_not_start_later() -> None:
     assert finding.gain.step_ms_fixed == 100  # rank 0 needs as long as before
 
 
+@pytest.mark.parametrize(
+    ("waits", "is_found"),
+    [
+        ([0, 0, 26, 0, 0, 26], True),  # every third step: without the longest wait 26 of 500 ms
+        ([0, 0, 24, 0, 0, 24], False),
+        ([0, 0, 80, 0, 0, 0], False),  # once does not last
+        ([6, 6, 6, 6, 6, 6], True),
+    ],
+)
+def test_input_that_is_late_in_some_steps_counts_as_much_as_it_costs(waits: list[float], is_found: bool) -> None:
+    made = SmallCluster(2)
+    for wait in waits:
+        made.work([90, 90])
+        made.meet([0, 1], 10)
+        made.end_step(data_wait=wait)
+    assert bool(input_bound(made.context())) is is_found
+
+
 def test_idle_between_kernels() -> None:
     [finding] = host_bound(cluster(computing=70, free=20, data_wait=5).context())
     assert (finding.id, finding.confidence) == ("host-bound", 0.85)

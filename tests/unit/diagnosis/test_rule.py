@@ -11,6 +11,7 @@ from paceline.diagnosis.rule import ENTRY_POINTS, our_rules, rule
 
 ORDER = {
     "slow-computing": 10,
+    "uneven-tokens": 15,
     "stage-imbalance": 20,
     "pipeline-bubble": 30,
     "slow-links": 40,
@@ -18,6 +19,7 @@ ORDER = {
     "bandwidth-contention": 60,
     "comm-exposed": 70,
     "input-bound": 80,
+    "held-up-host": 85,
     "host-bound": 90,
     "cpu-operators": 100,
     "unsteady-steps": 110,

@@ -176,6 +176,21 @@ def test_peers_that_are_named_tell_who_sent_to_whom() -> None:
     ) == {("a", "c"), ("b", "d"), ("e", "f")}
 
 
+def test_numbers_that_count_all_messages_of_a_rank_are_no_numbers_of_messages() -> None:
+    """Rank 1 of a pipeline: its second send is the first to rank 2, whose first receive from it is its second in all."""
+    assert joined(
+        {
+            "to0": send(1, 10, 0, peer=0),
+            "first": send(1, 20, 1, peer=2),
+            "second": send(1, 30, 2, peer=2),
+            "at0": receive(0, 5 * MS, 0, peer=1),
+            "from3": receive(2, 4 * MS, 0, peer=3),
+            "got first": receive(2, 6 * MS, 2, peer=1),
+            "got second": receive(2, 7 * MS, 3, peer=1),
+        }
+    ) >= {("first", "got first"), ("got second", "second")}
+
+
 def test_groups_are_paired_each_for_itself() -> None:
     assert joined(
         {"a": send(0, 10), "b": receive(1, 9 * MS), "c": send(0, 20, group="h"), "d": receive(2, 9 * MS, group="h")}

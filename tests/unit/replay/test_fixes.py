@@ -177,10 +177,10 @@ def test_stages_are_balanced_to_their_mean_step_by_step() -> None:
     assert balance_stages(unknown, unknown.costs, [(0,), (1,), (2,)]).work.tolist() == [40, 40, 7]
 
 
-def test_self_time_is_reduced_by_a_time_but_never_below_a_twentieth() -> None:
+def test_self_time_is_reduced_by_a_time_but_never_below_zero() -> None:
     replay = program([[[80, 20], [80, 20], [80, 20], [80, 20]]])
     costs = reduce_self_time(replay, replay.costs, np.array([[30.0, 200.0, NAN, -5.0]]))
-    assert work(replay, costs, 0) == pytest.approx([56, 14, 4, 1, 80, 20, 80, 20])
+    assert work(replay, costs, 0) == pytest.approx([56, 14, 0, 0, 80, 20, 80, 20])
 
 
 def test_steps_start_earlier_by_less_work_before_all_that_follows_their_begin() -> None:

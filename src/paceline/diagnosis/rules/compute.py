@@ -16,6 +16,7 @@ from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.diagnosis.rules.idle import idle_outside_input
 from paceline.metrics.operators import OperatorTime, host_operators_against_peers, kernels_against_peers
 from paceline.metrics.peers import nan_median
 from paceline.metrics.rank_performance import median_place
@@ -28,6 +29,8 @@ OPERATOR_SHARE = 0.7
 EXPLAINED_SHARE = 0.5
 """… and this share of what the rank does."""
 SLOWER_OPERATOR = 0.05
+WORK_SHARE = 0.6
+"""More rows explain a rank when computing them takes at least this share of what it takes longer."""
 HOST_SHARE = 0.75
 MIN_SHARE_OF_WORST = 0.2
 """Ranks with less than this share of the worst rank's excess are not reported with it."""
@@ -61,7 +64,7 @@ class Culprit:
 
 @rule(priority=10)
 def slow_computing(context: DiagnosisContext) -> list[RuleFinding]:
-    slow = context.excess.persistent()
+    slow = [rank_row for rank_row in context.excess.persistent() if not _has_more_work(context, rank_row)]
     if not slow:
         return []
     # Waiting for a slow rank cannot be separated from work exactly: a small excess of others may come from it.
@@ -84,6 +87,12 @@ def slow_computing(context: DiagnosisContext) -> list[RuleFinding]:
             culprit = _find_cause(context, rank_row)
             by_cause[culprit.cause].append(culprit)
     return findings + [_rank_finding(context, culprits) for culprits in by_cause.values()]
+
+
+def _has_more_work(context: DiagnosisContext, rank_row: int) -> bool:
+    """Whether most of what the rank takes longer is more rows to compute, not the same rows in more time."""
+    more = float(context.excess.median_value[rank_row] - context.excess.median_reference[rank_row])
+    return context.extra_work(context.ranks[rank_row].rank) >= WORK_SHARE * more > 0
 
 
 def _whole_hosts(context: DiagnosisContext, slow: list[int]) -> dict[str, list[int]]:
@@ -150,7 +159,8 @@ def _operator_times(context: DiagnosisContext, rank_row: int) -> list[OperatorTi
 
 def _outside_computing(context: DiagnosisContext, rank_row: int) -> str:
     """host-bound or input-bound when the excess is not in computing."""
-    free, data = context.matrix("free"), context.matrix(INPUT_WAIT)
+    data = context.matrix(INPUT_WAIT)
+    free = idle_outside_input(context) + np.nan_to_num(data)
     peers = [peer for peer in next(ranks for ranks in context.peer_groups if rank_row in ranks) if peer != rank_row]
     more_own, more_free, more_data = (
         nan_median(values)[rank_row] - float(np.median(nan_median(values)[peers]))

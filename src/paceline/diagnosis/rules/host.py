@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from paceline.core.schema import INPUT_WAIT
-from paceline.diagnosis.context import DiagnosisContext
+from paceline.diagnosis.context import DiagnosisContext, Floats
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.diagnosis.rules.idle import idle_by_cause, idle_outside_input
+from paceline.metrics.idle_causes import IdleCause, idle_calls
 from paceline.metrics.peers import nan_median
 from paceline.replay.fixes import reduce_self_time, start_steps_earlier
 
@@ -17,6 +19,9 @@ FREE_SHARE = 0.06
 CPU_SHARE = 0.03
 AFFECTED_QUANTILE = 0.25
 """Quantile over ranks: at least three quarters of them must be affected; single ranks are found by rules/compute.py."""
+MEMORY_SHARE = 0.5
+NOT_LAUNCHING: tuple[IdleCause, ...] = ("memory", "blocking", "start")
+"""Idle time in such calls is not the host launching too slowly."""
 NORMAL_START_SHARE = 0.005
 """Share of a step that its start takes in a healthy run."""
 
@@ -25,7 +30,7 @@ NORMAL_START_SHARE = 0.005
 def input_bound(context: DiagnosisContext) -> list[RuleFinding]:
     """Most ranks wait for their batch before they begin."""
     wait = context.matrix(INPUT_WAIT)
-    share = nan_median(wait / (context.step_ms * 1e6)) if context.step_ms else np.zeros(0)
+    share = _lasting_share(wait, context.matrix("duration"))
     share = share[~np.isnan(share)]
     if not len(share) or float(np.quantile(share, AFFECTED_QUANTILE)) < INPUT_SHARE:
         return []
@@ -39,7 +44,7 @@ def input_bound(context: DiagnosisContext) -> list[RuleFinding]:
                 ranks=tuple(info.rank for info in context.ranks),
                 hosts=context.hosts_of(list(range(len(context.ranks)))),
             ),
-            gain=context.gain(start_steps_earlier(context.replay, context.replay.costs, less)),
+            gain=context.mean_gain(start_steps_earlier(context.replay, context.replay.costs, less)),
             confidence=0.9,
             amount=amount,
             evidence=(MeasuredValue("input_wait", round(time, 3), unit="ms_per_step"),),
@@ -50,17 +55,20 @@ def input_bound(context: DiagnosisContext) -> list[RuleFinding]:
 @rule(priority=90)
 def host_bound(context: DiagnosisContext) -> list[RuleFinding]:
     """Most ranks idle between kernels, waiting neither for input nor for others."""
-    free = context.matrix("free")
-    begin = np.nan_to_num(context.matrix(INPUT_WAIT))
-    gaps = np.maximum(0, free - begin)
+    if _no_device(context):
+        return []
+    explained = idle_by_cause(context, idle_calls(context.run, context.performance.steps.tolist()), NOT_LAUNCHING)
+    gaps = np.maximum(0, idle_outside_input(context) - explained)
     share = nan_median(gaps / (context.step_ms * 1e6)) if context.step_ms else np.zeros(0)
     share = share[~np.isnan(share)]
     if not len(share) or float(np.quantile(share, AFFECTED_QUANTILE)) < FREE_SHARE:
         return []
-    if _memory_calls(context):
+    if _memory_explains(context, gaps):
         return []
     less = np.maximum(0, gaps - 0.015 * context.step_ms * 1e6)
     amount, time = _mean_part(context, "free")
+    time = max(0.0, time - float(explained.mean()) / 1e6)
+    amount = Quantity(100 * time / float(context.performance.cluster_mean.numbers["duration"][0]), "%")
     return [
         RuleFinding(
             id="host-bound",
@@ -76,6 +84,22 @@ def host_bound(context: DiagnosisContext) -> list[RuleFinding]:
     ]
 
 
+def _lasting_share(wait: Floats, duration: Floats) -> Floats:
+    """Which share of its steps each rank waits, nan where unknown: sums, because input may be late every n-th step only.
+
+    The step in which it waits longest is left out where there are others: what happened once does not last.
+    """
+    if not wait.size:
+        return np.zeros(0)
+    known = ~np.isnan(wait) & (duration > 0)
+    several = known.sum(axis=1) >= 3
+    longest = np.argmax(np.where(known, wait, -1.0), axis=1)
+    known[np.flatnonzero(several), longest[several]] = False
+    lost, whole = (np.where(known, values, 0.0).sum(axis=1) for values in (wait, duration))
+    shares: Floats = np.divide(lost, whole, out=np.full(len(wait), np.nan), where=whole > 0)
+    return shares
+
+
 def _mean_part(context: DiagnosisContext, part: str) -> tuple[Quantity, float]:
     """A part of the mean step of all ranks, as the pages show it: its share, and ms per step."""
     mean = context.performance.cluster_mean.numbers
@@ -83,12 +107,22 @@ def _mean_part(context: DiagnosisContext, part: str) -> tuple[Quantity, float]:
     return Quantity(100 * time / float(mean["duration"][0]), "%"), time
 
 
-def _memory_calls(context: DiagnosisContext) -> bool:
-    """Whether device memory is allocated and freed during steps: then memory is the cause, see memory_pressure."""
-    rows = context.rows(
-        "SELECT count(*) FROM host_calls WHERE lower(name) LIKE '%malloc%' OR lower(name) LIKE '%aclrtfree%'"
+def _no_device(context: DiagnosisContext) -> bool:
+    """Torch on CPUs only: Python between operators is nothing that a device waits for."""
+    return context.run.formats == ["kineto"] and not context.rows("SELECT count(*) FROM kernels")[0][0]
+
+
+def _memory_explains(context: DiagnosisContext, gaps: Floats) -> bool:
+    """Whether half of these gaps or more may be calls that allocate and free memory: then memory is the cause.
+
+    For recordings that only sum such calls; where it is known when they ran, their time is no gap (rules/idle.py).
+    """
+    if context.rows("SELECT count(*) FROM idle_calls")[0][0]:
+        return False
+    [(calls, time)] = context.rows(
+        "SELECT count(*), sum(time) FROM host_calls WHERE lower(name) LIKE '%malloc%' OR lower(name) LIKE '%aclrtfree%'"
     )
-    return bool(rows[0][0])
+    return bool(calls) and (time is None or float(time) >= MEMORY_SHARE * float(np.nansum(gaps)))
 
 
 @rule(priority=100)

@@ -17,10 +17,12 @@ from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
 from paceline.diagnosis.rules.network import slow_components
 from paceline.metrics.link_traffic import FEW_BYTES, has_links
-from paceline.replay.fixes import scale_transfers
+from paceline.replay.fixes import at_peer_speed, combine_fixes, scale_transfers
 
 LONG_NS = 200_000
 """Where sizes are unknown, transfers shorter than this are taken for latency."""
+LEAST_GAIN = 0.003
+"""Share of a step that a link of a slow rank must cost by itself."""
 MUCH_MORE = 4.0
 """No stage has this many times the parameters of another, embedding included."""
 
@@ -53,7 +55,20 @@ def _slow_groups(context: DiagnosisContext) -> list[RuleFinding]:
     by_ranks: dict[tuple[int, ...], list[_SlowTransfers]] = defaultdict(list)
     for found in slow:
         by_ranks[found.ranks].append(found)
-    return [_group_finding(context, kinds_of_it) for kinds_of_it in by_ranks.values()]
+    findings = {ranks: _group_finding(context, kinds_of_it) for ranks, kinds_of_it in by_ranks.items()}
+    return [finding for ranks, finding in findings.items() if not _is_symptom(context, ranks, finding)]
+
+
+def _is_symptom(context: DiagnosisContext, ranks: tuple[int, ...], finding: RuleFinding) -> bool:
+    """Whether a slow rank takes part and nothing is left to gain once it is fixed: it is late with its messages too."""
+    slow = context.excess.persistent()
+    if finding.gain.costs is None or not set(slow).intersection(ranks):
+        return False
+    costs = context.replay.costs
+    fixed = at_peer_speed(context.replay, costs, slow, context.excess)
+    before = context.gain(fixed).step_ms_fixed
+    after = context.gain(combine_fixes(costs, fixed, finding.gain.costs)).step_ms_fixed
+    return before - after < LEAST_GAIN * before
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from paceline.core.schema import INPUT_WAIT
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, Quantity, RuleFinding
 from paceline.metrics.host_vs_workload import compare_kernel_speed
 from paceline.metrics.peers import nan_median
-from paceline.replay.fixes import balance_stages, scale_self_time
+from paceline.replay.fixes import balance_stages, scale_self_time, start_steps_earlier
 
 UNEVEN_FACTOR = 1.06
 """The slowest stage needs this much more than the mean stage."""
@@ -22,6 +23,8 @@ SLOWER_FACTOR = 1.04
 """Kernels of the same shapes take this much longer on a slow host."""
 EXPLAINED_SHARE = 0.5
 """Slow kernels must explain at least this share of the excess of the stage."""
+INPUT_SHARE = 0.6
+"""Late input explains a stage when it holds at least this share of what the stage takes longer, as for single ranks."""
 MORE_MICRO_BATCHES = 4
 """The advice: this many times as many micro-batches, each as much smaller."""
 
@@ -38,6 +41,9 @@ def stage_imbalance(context: DiagnosisContext) -> list[RuleFinding]:
         return []
     heavy = _heavy_stages(typical, mean, worst)
     ranks = tuple(rank_row for stage in heavy for rank_row in stages[stage])
+    late = _late_input(context, stages[worst], typical[worst] - _fast_stage_self_time(typical))
+    if late:
+        return [late]
     host = _slow_host(context, stages[worst], typical[worst] / _fast_stage_self_time(typical) - 1)
     if host:
         return [host]
@@ -57,6 +63,28 @@ def stage_imbalance(context: DiagnosisContext) -> list[RuleFinding]:
             ),
         )
     ]
+
+
+def _late_input(context: DiagnosisContext, rank_rows: tuple[int, ...], more: float) -> RuleFinding | None:
+    """The input of a stage, if most of what it takes longer than the others (ns) is waiting for it."""
+    wait = np.nan_to_num(context.matrix(INPUT_WAIT))
+    others = [row for row in range(len(wait)) if row not in rank_rows]
+    longer = float(np.median(wait[list(rank_rows)])) - float(np.median(wait[others]) if others else 0.0)
+    if longer < INPUT_SHARE * more:
+        return None
+    less = np.zeros(wait.shape)
+    less[list(rank_rows)] = np.maximum(
+        0.0, wait[list(rank_rows)] - (np.median(wait[others], axis=0) if others else 0.0)
+    )
+    return RuleFinding(
+        id="input-bound",
+        subject=Subject(ranks=context.global_ranks(list(rank_rows)), hosts=context.hosts_of(list(rank_rows))),
+        gain=context.mean_gain(start_steps_earlier(context.replay, context.replay.costs, less)),
+        confidence=round(float(np.mean(less[list(rank_rows)] > 0.5 * more)), 2),
+        amount=Quantity(100 * longer / max(1.0, context.step_ms * 1e6), "%"),
+        evidence=(MeasuredValue("input_wait", round(longer / 1e6, 3), unit="ms_per_step"),),
+        min_severity="low",
+    )
 
 
 @rule(priority=30)

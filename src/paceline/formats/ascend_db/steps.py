@@ -7,6 +7,7 @@ OVERLAP_ANALYSIS, or from the tasks, clipped to the step:
     exposed       = |union of both| - computing     overlapped    = communication - exposed
     free          = last device work - first device work - computing - exposed
     preparing     = first device work - start of the step
+    data_wait     = part of it in which torch's DataLoader was asked for a batch, if that was recorded
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from paceline.core.collective_names import op_of
 from paceline.formats.ascend_db.database import Database, open_database
 from paceline.formats.base import Sink
+from paceline.formats.chrome_trace.step_marks import LOADING, StepSpan, waited_for_input
 from paceline.formats.step_windows import NO_STEPS, StepWindows
 from paceline.formats.units import scaled_decimal
 
@@ -76,9 +78,20 @@ def read_steps(main: Path | None, analysis: Path | None, sink: Sink) -> None:
         rows = [_with_window(step, split, windows) for step, split in recorded.items()]
         if database is not None and (not recorded or set(windows.steps.tolist()) - set(recorded)):
             rows += _computed(database, windows, recorded, sink)
+        loading = _loading(database) if database else []
     if rows:
-        columns = ("step", "start", "end", "duration", *_TRACE_COLUMNS)
+        rows = [row | {"data_wait": waited_for_input(loading, row.get("start"), row.get("preparing"))} for row in rows]
+        columns = ("step", "start", "end", "duration", *_TRACE_COLUMNS, "data_wait")
         sink.add("steps", {column: [row.get(column) for row in rows] for column in columns})
+
+
+def _loading(database: Database) -> list[StepSpan]:
+    """When torch's DataLoader was asked for a batch."""
+    if not database.has("PYTORCH_API", "name", "startNs", "endNs") or not database.has("STRING_IDS", "id", "value"):
+        return []
+    where = "WHERE name IN (SELECT id FROM STRING_IDS WHERE substr(value, 1, ?) = ?)"
+    spans = _spans(database, "PYTORCH_API", where, [len(LOADING), LOADING])
+    return [StepSpan(start, end) for start, end in spans.T.tolist()]
 
 
 def _recorded(database: Database, sink: Sink) -> dict[int, dict[str, int | None]]:

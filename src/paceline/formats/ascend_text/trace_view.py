@@ -7,7 +7,7 @@ from pathlib import Path
 
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.rare_events import rare_events
-from paceline.formats.chrome_trace.step_marks import StepSpan, step_spans
+from paceline.formats.chrome_trace.step_marks import MarkedSpans, StepSpan, marked_spans, waited_for_input
 from paceline.formats.chrome_trace.trace_events import load_trace, trace_query
 from paceline.formats.csv_files import csv_rows
 from paceline.formats.units import integer, ns_from_us, number
@@ -103,8 +103,9 @@ def _parse_trace_counters(path: Path, sink: Sink) -> None:
 
 
 def read_steps(step_trace: Path | None, trace_view: Path | None, sink: Sink) -> None:
-    """Rows of `steps`: the split from step_trace_time.csv, start and end from the timeline's ProfilerStep#N events."""
-    spans = dict(step_spans(trace_view)) if trace_view and trace_view.stat().st_size else {}
+    """Rows of `steps`: the split from step_trace_time.csv, start, end and input wait from the timeline's marks."""
+    marked = marked_spans(trace_view) if trace_view and trace_view.stat().st_size else MarkedSpans({}, [])
+    spans = marked.steps
     if step_trace is None:
         if spans:
             sink.add(
@@ -117,16 +118,17 @@ def read_steps(step_trace: Path | None, trace_view: Path | None, sink: Sink) -> 
                 },
             )
         return
-    rows = [_step_row(row, spans) for row in csv_rows(step_trace, ("Step", "Computing", "Free"))]
+    rows = [_step_row(row, marked) for row in csv_rows(step_trace, ("Step", "Computing", "Free"))]
     if rows:
         sink.add("steps", {column: [row[column] for row in rows] for column in rows[0]})
     else:
         sink.warn("has no steps", file=step_trace)
 
 
-def _step_row(row: dict[str, str], spans: dict[int, StepSpan]) -> dict[str, int | None]:
+def _step_row(row: dict[str, str], marked: MarkedSpans) -> dict[str, int | None]:
     step = integer(row["Step"]) or 0
-    span = spans.get(step)
+    span: StepSpan | None = marked.steps.get(step)
+    preparing = ns_from_us(row.get("Preparing"))
     computing, free = ns_from_us(row["Computing"]), ns_from_us(row["Free"])
     exposed = ns_from_us(row.get("Communication(Not Overlapped)"))
     split = (computing or 0) + (exposed or 0) + (free or 0)
@@ -141,5 +143,6 @@ def _step_row(row: dict[str, str], spans: dict[int, StepSpan]) -> dict[str, int 
         "exposed": exposed,
         "free": free,
         "bubble": ns_from_us(row.get("Bubble")),
-        "preparing": ns_from_us(row.get("Preparing")),
+        "data_wait": waited_for_input(marked.loading, span.start if span else None, preparing),
+        "preparing": preparing,
     }

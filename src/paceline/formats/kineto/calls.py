@@ -33,6 +33,8 @@ _ENCLOSING = {
     "frame": "cat = 'python_function' AND NOT starts_with(name, 'nn.Module: ') AND NOT starts_with(name, '<built-in')",
 }
 """Column of `kineto_calls` → which spans of the host."""
+USERS_FRAME = f"{_ENCLOSING['frame']} AND NOT regexp_matches(name, '^(torch/|torch_npu/|<|threading.py|contextlib.py)')"
+"""Python functions of the program, not of torch or of Python itself."""
 
 _AROUND = f"""
     CREATE OR REPLACE TEMP TABLE kineto_around AS
@@ -53,7 +55,7 @@ def stage_calls(sink: Sink) -> None:
         "SELECT work, thread, launched FROM kineto_device WHERE launched IS NOT NULL ORDER BY work"
     ).fetchnumpy()
     work, thread, launched = (columns[name].astype(np.int64) for name in ("work", "thread", "launched"))
-    found = {name: _enclosing(condition, thread, launched, sink) for name, condition in _ENCLOSING.items()}
+    found = {name: enclosing(condition, thread, launched, sink) for name, condition in _ENCLOSING.items()}
     connection.register("found_calls", {"work": work, **found})
     rows = ", ".join(f"nullif({name}, {NOTHING}) AS {name}" for name in _ENCLOSING)
     connection.execute(f"CREATE OR REPLACE TEMP TABLE kineto_calls AS SELECT work, {rows} FROM found_calls")
@@ -62,7 +64,8 @@ def stage_calls(sink: Sink) -> None:
     _inside_collective_calls_communicate(sink)
 
 
-def _enclosing(condition: str, thread: Times, time: Times, sink: Sink) -> Times:
+def enclosing(condition: str, thread: Times, time: Times, sink: Sink) -> Times:
+    """Row of the innermost span under this condition around each moment of a thread, or NOTHING."""
     columns = sink.connection.execute(
         f"""
         SELECT row, (hash(pid, tid) >> 1)::BIGINT AS thread, start, start + duration AS "end"

@@ -59,8 +59,16 @@ _HOST = """
                CASE WHEN starts_with(name, 'c10d::') THEN 3 WHEN name = 'record_param_comms' THEN 2
                     WHEN regexp_matches(name, '^(gloo|nccl|mpi|ucc|hccl|xccl|rccl):') THEN 1 END AS source_rank
         FROM kineto_spans WHERE contains(name, ':') OR name = 'record_param_comms'
+    ), calls AS (
+        -- Of its messages the backend's own record says nothing; the call around its begin names the peer.
+        SELECT pid, tid, start, start + duration AS until,
+               regexp_extract("values", '^\\[[^,]*,[^,]*, *"?([0-9]+)', 1) AS peer
+        FROM kineto_spans WHERE name IN ('c10d::send', 'c10d::recv_') AND "values" IS NOT NULL
     ), best AS (
-        FROM named WHERE source_rank = (SELECT min(source_rank) FROM named)
+        SELECT named.* REPLACE (coalesce(named.src, peers.peer) AS src, coalesce(named.dst, peers.peer) AS dst)
+        FROM named ASOF LEFT JOIN calls AS peers
+          ON named.pid = peers.pid AND named.tid = peers.tid AND named.start >= peers.start
+        WHERE source_rank = (SELECT min(source_rank) FROM named)
     )
     SELECT *, NULL::BIGINT AS work, [collective, name] AS spellings FROM best
 """

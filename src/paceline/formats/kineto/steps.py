@@ -23,7 +23,7 @@ from statistics import median
 import numpy as np
 
 from paceline.formats.base import Sink
-from paceline.formats.intervals import Times, merge_intervals
+from paceline.formats.intervals import Times, merge_intervals, without
 from paceline.formats.kineto.categories import DEVICE_CATEGORIES, IS_RUNTIME, LOADING
 from paceline.formats.kineto.device_steps import (
     DEVICE_FACTOR,
@@ -81,10 +81,15 @@ _CALLED = """
 """Operators of the busiest thread."""
 
 _OPERATORS = """
-    SELECT start, start + duration AS end
+    SELECT (hash(pid, tid) >> 1)::BIGINT AS thread, start, start + duration AS end,
+           regexp_matches(name, '^(c10d::|_c10d_functional::|record_param_comms$|[a-z]+:[^:])') AS communicates
     FROM kineto_spans
-    WHERE cat IN ('cpu_op', 'Operator') AND NOT regexp_matches(name, '^(c10d::|record_param_comms$)')
-      AND (pid, tid) NOT IN (SELECT (pid, tid) FROM kineto_communication WHERE name LIKE '%:%' AND name NOT LIKE 'c10d::%')
+    WHERE (cat IN ('cpu_op', 'Operator') AND contains(name, ':') AND NOT starts_with(name, 'autograd::engine::'))
+       OR (cat = 'user_annotation' AND regexp_matches(name, '^[a-z]+:[^:]') AND NOT regexp_matches(name, ':(send|recv)'))
+"""
+"""Operators, not the nodes of autograd around them: those also wait, for hooks that sum gradients for example.
+
+What the backend marks is work of its own threads; only messages are marked on the thread that goes on computing meanwhile.
 """
 
 
@@ -186,6 +191,12 @@ def read_steps(found: DeviceSteps, sink: Sink, *, has_devices: bool) -> None:
         sink.add("steps", _split_host_steps(found.bounds, sink))
 
 
+def busy_times(sink: Sink) -> Intervals:
+    """When the device worked."""
+    work = _device_work(sink)
+    return work.start, work.end
+
+
 Intervals = tuple[Times, Times]
 """Starts and ends."""
 
@@ -243,9 +254,24 @@ def _split_host_steps(bounds: StepBounds, sink: Sink) -> dict[str, Times | None]
     """Without device work: operators compute, the backend's threads communicate."""
     loading = _intervals(_LOADING, sink)
     communication = "SELECT start, start + duration AS end FROM kineto_communication"
-    columns = _split(bounds, _intervals(_OPERATORS, sink), _intervals(communication, sink))
+    columns = _split(bounds, _computing_on_host(sink), _intervals(communication, sink))
     waited = merge_intervals(*loading).covered(bounds.start, bounds.end) if len(loading[0]) else None
     return columns | {"data_wait": waited}
+
+
+def _computing_on_host(sink: Sink) -> Intervals:
+    """Operators less the calls inside them that communicate or wait, thread by thread: any thread may do both."""
+    columns = sink.connection.execute(_OPERATORS).fetchnumpy()
+    thread, start, end = (columns[name].astype(np.int64) for name in ("thread", "start", "end"))
+    communicates = columns["communicates"].astype(np.bool_)
+    found = [(start[:0], start[:0])]
+    for number in np.unique(thread):
+        rows = thread == number
+        computing, waiting = (
+            merge_intervals(start[rows & kind], end[rows & kind]) for kind in (~communicates, communicates)
+        )
+        found.append(without(computing, waiting))
+    return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
 
 
 def _host_spans(bounds: StepBounds, sink: Sink) -> dict[str, Times | None]:

@@ -17,11 +17,23 @@ from paceline.formats.kineto.categories import DEVICE_CATEGORIES, IS_RUNTIME, LO
 from paceline.formats.kineto.collectives import CALL_COLUMNS, read_collectives, stage_communication
 from paceline.formats.kineto.communication_kernels import CommunicationKernels
 from paceline.formats.kineto.groups import add_groups, groups_in_events
+from paceline.formats.kineto.idle_calls import read_idle_calls
 from paceline.formats.kineto.metadata import TraceHead
-from paceline.formats.kineto.steps import read_steps, stage_steps
+from paceline.formats.kineto.steps import busy_times, read_steps, stage_steps
 
 TABLES = frozenset(
-    {"ranks", "groups", "steps", "kernels", "collectives", "host_calls", "counters", "memory", "ranks_memory"}
+    {
+        "ranks",
+        "groups",
+        "steps",
+        "kernels",
+        "collectives",
+        "host_calls",
+        "idle_calls",
+        "counters",
+        "memory",
+        "ranks_memory",
+    }
 )
 
 _ARGS = {
@@ -42,6 +54,7 @@ _ARGS = {
     "src": "Src Rank",
     "dst": "Dst Rank",
     "dims": "Input Dims",
+    "values": "Concrete Inputs",
     "types": "Input type",
     "bytes": "Bytes",
     "allocated": "Total Allocated",
@@ -96,6 +109,7 @@ def read_staged_trace(
     read_collectives(head, sink)
     sink.add_query("kernels", _KERNELS)
     sink.add_query("host_calls", _HOST_CALLS)
+    read_idle_calls(steps, *busy_times(sink), sink)
     sink.add_query("memory", _MEMORY, [shift])
     sink.add_query("ranks_memory", _RANKS_MEMORY, [_capacity(head, device)])
     read_counters(shift, sink)

@@ -19,7 +19,7 @@ import numpy as np
 from paceline.core.collective_names import op_of
 from paceline.core.errors import FormatError
 from paceline.formats.base import RecordingSection, Sink
-from paceline.formats.chrome_trace.step_marks import StepSpan, step_spans
+from paceline.formats.chrome_trace.step_marks import StepSpan, marked_spans
 from paceline.formats.intervals import Times, merge_intervals
 from paceline.storage.file_tree import File
 
@@ -121,7 +121,7 @@ def _read_executions(file: File, trace: File | None, sink: Sink) -> None:
     """
     _bounded(file)
     sink.connection.execute(_STAGE_EXECUTIONS, [str(file.path)])
-    spans = dict(step_spans(trace.path)) if trace and trace.size else {}
+    spans = marked_spans(trace.path).steps if trace and trace.size else {}
     _stage_steps(spans, sink)
     types = [str(row[0]) for row in sink.connection.execute("SELECT DISTINCT type FROM cpu_executions").fetchall()]
     communicating = sorted(filter(communicates, types))
