@@ -21,7 +21,12 @@ from paceline.run.derivation import add_rows, apply_kinds, create_members, deriv
 from paceline.run.derived_cache import DerivedCache
 from paceline.run.evidence.files import FileGaps
 from paceline.run.evidence.gap import EvidenceGap, gap_of
-from paceline.run.evidence.reconcile import reconcile_kernels, reconcile_members, unrecorded_collectives
+from paceline.run.evidence.reconcile import (
+    reconcile_identities,
+    reconcile_kernels,
+    reconcile_members,
+    unrecorded_collectives,
+)
 from paceline.run.executors.executor import Executor
 from paceline.run.executors.processes import ProcessExecutor
 from paceline.run.ingest import OnReadProgress, fill_store, section_key
@@ -208,7 +213,7 @@ class Run:
         add_rows(self.connection, "recordings", rows)
 
     def _reconcile(self) -> list[EvidenceGap]:
-        gaps = reconcile_members(self.connection)
+        gaps = reconcile_members(self.connection) + reconcile_identities(self.connection)
         if "steps" in self._loaded:
             gaps += unrecorded_collectives(self.connection)
         return gaps + (reconcile_kernels(self.connection) if {"kernels", "steps"} <= self._loaded else [])
