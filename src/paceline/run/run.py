@@ -65,7 +65,9 @@ class Run:
         if not has_profile(recordings):
             raise no_profile_error(self.source, self._tree)
         self._selected, self._warnings = select_recordings(recordings)
-        self._file_gaps = FileGaps(tuple(entry.recording for entry in self._selected), local=not self._read_source.url)
+        self._file_gaps = FileGaps(
+            self._tree, tuple(entry.recording for entry in self._selected), local=not self._read_source.url
+        )
         self._warnings += [ReadWarning(None, None, text) for text in self._tree.unreadable]
         self._store = open_run_store(store or default_store_directory(source))
         self._loaded: frozenset[str] = frozenset()
@@ -156,6 +158,18 @@ class Run:
     @property
     def formats(self) -> list[str]:
         return sorted({entry.recording.format for entry in self._selected})
+
+    @property
+    def files_read(self) -> frozenset[str]:
+        """What was read so far, relative to the source."""
+        units = self._store.manifest.units
+        return frozenset(
+            file.relative
+            for entry in self._selected
+            for section in entry.recording.sections
+            if section_key(entry, section) in units
+            for file in section.files
+        )
 
     @property
     def size(self) -> int:

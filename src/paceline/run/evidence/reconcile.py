@@ -54,7 +54,8 @@ _MEMBERS = """
 
 _STRANGERS = """
     WITH members AS (SELECT DISTINCT "group", rank FROM raw.groups WHERE rank IS NOT NULL),
-    executed AS (SELECT DISTINCT "group", rank FROM raw.collectives WHERE "group" IN (SELECT "group" FROM members))
+    recorded AS (SELECT "group", rank FROM raw.collectives UNION ALL SELECT "group", rank FROM raw.transfers),
+    executed AS (SELECT DISTINCT "group", rank FROM recorded WHERE "group" IN (SELECT "group" FROM members))
     SELECT DISTINCT rank FROM executed ANTI JOIN members USING ("group", rank) ORDER BY rank
 """
 

@@ -20,7 +20,7 @@ from paceline.run.read_warning import ReadWarning
 def tables(**rows: list[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute("CREATE SCHEMA raw")
-    for name in ("kernels", "steps", "collectives", "groups"):
+    for name in ("kernels", "steps", "collectives", "groups", "transfers"):
         columns = ", ".join(f'"{column.name}" {column.type}' for column in TABLES[name].columns)
         connection.execute(f"CREATE TABLE raw.{name} ({columns})")
         for row in rows.get(name, []):
