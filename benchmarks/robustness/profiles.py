@@ -28,6 +28,8 @@ LAYOUTS = (
     "msprof", "kineto",
 )  # fmt: skip
 FAULTS = ("slow-rank:2:1.6", "slow-link:0-2:6", "input-bound:2:6", "slow-operator:MatMulV2:2:3", "stage-imbalance:1:2")
+CLUSTER = ClusterSpec(hosts=2, devices=2, dp=2, tp=2, pp=1, steps=4, layers=2, micro_batches=2, seed=3)
+PIPELINE = ClusterSpec(hosts=2, devices=2, dp=2, tp=1, pp=2, steps=4, layers=4, micro_batches=4, seed=3)
 KINDS = (*ABLATIONS, "swapped")
 NOT_DAMAGE = frozenset({"duplicated", "byte order mark", "windows lines"})
 """Kinds after which all that was measured is still there."""
@@ -55,8 +57,7 @@ def make_seeds(directory: Path, layouts: Sequence[str], faults: Sequence[str]) -
     for layout in layouts:
         for fault in faults:
             target = directory / layout / fault.partition(":")[0]
-            spec = ClusterSpec(hosts=2, devices=2, dp=2, tp=2, pp=1, steps=4, layers=2, micro_batches=2, seed=3)
-            simulate(target, spec, (fault,), layout)
+            simulate(target, PIPELINE if fault.startswith("stage") else CLUSTER, (fault,), layout)
             said = said_of(target)
             if said.id == fault.partition(":")[0]:
                 found[target] = said
