@@ -27,9 +27,15 @@ LAYOUTS = (
     "ascend-text", "ascend-text-ms", "ascend-db", "mindinsight", "mindinsight-r13", "mindinsight-r21", "msadvisor",
     "msprof", "kineto",
 )  # fmt: skip
-FAULTS = ("slow-rank:2:1.6", "slow-link:0-2:6", "input-bound:2:6", "slow-operator:MatMulV2:2:3", "stage-imbalance:1:2")
+FAULTS = (
+    "slow-rank:2:1.6",
+    "slow-link:0-2:6",
+    "input-bound:2:6",
+    "slow-operator:MatMulV2:2:3",
+    "stage-imbalance:1:1.5",
+)
 CLUSTER = ClusterSpec(hosts=2, devices=2, dp=2, tp=2, pp=1, steps=4, layers=2, micro_batches=2, seed=3)
-PIPELINE = ClusterSpec(hosts=2, devices=2, dp=2, tp=1, pp=2, steps=4, layers=4, micro_batches=4, seed=3)
+PIPELINE = ClusterSpec(hosts=2, devices=2, dp=2, tp=1, pp=2, steps=4, layers=8, micro_batches=4, seed=3)
 KINDS = (*ABLATIONS, "swapped")
 NOT_DAMAGE = frozenset({"duplicated", "byte order mark", "windows lines"})
 """Kinds after which all that was measured is still there."""
