@@ -15,6 +15,7 @@ import pytest
 
 import paceline
 from paceline.simulate import ClusterSpec, simulate
+from support.collect.clusters import simulated
 from support.storage.fixtures import bucket, own_places, s3
 
 __all__ = ["bucket", "own_places", "s3"]
@@ -87,8 +88,8 @@ def test_sync_up_and_down_again_after_kills(tmp_path: Path, bucket: str) -> None
 
 
 def test_collect_from_a_bucket_after_kills(tmp_path: Path, bucket: str) -> None:
-    run, chance = tmp_path / "run", random.Random(2)
-    simulate(run, ClusterSpec(hosts=2, devices=2, dp=4, tp=1, pp=1, steps=3, layers=2), (), "mindinsight-r13")
+    chance = random.Random(2)
+    run = simulated(tmp_path / "job", "msadvisor")
     url = f"s3://{bucket}/job"
     finish("sync", run, url)
     seconds = finish("collect", url, "--ranks", 4, "-o", tmp_path / "whole")
