@@ -8,7 +8,7 @@ MINDSPORE := .venv-mindspore
 UI := src/paceline/web/static/index.html
 UI_SOURCES := $(shell find ui/src ui/public -type f) src/paceline/core/texts/ui.json ui/index.html ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
 
-.PHONY: demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report clean help
+.PHONY: demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report soak clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -58,6 +58,9 @@ fuzz: $(STAMP) ## every property test with new random examples; 1,600 damaged re
 
 ablation: $(STAMP) ## every layout, fault and file: missing, cut, copied, renamed, exchanged; writes docs/robustness.md
 	cd benchmarks && ../$(BIN)/python -m robustness.profiles ablation --write-docs
+
+soak: $(STAMP) $(UI) ## 50,000 mixed requests to a server, aborted ones too: fails unless memory and descriptors stay flat
+	cd benchmarks && ../$(BIN)/python -m robustness.soak
 
 audit: $(STAMP) ## licences of all packages, known vulnerabilities (where pip-audit is installed), SBOM: dist/sbom.json
 	$(BIN)/python scripts/audit.py --sbom dist/sbom.json

@@ -63,8 +63,10 @@ def renamed(path: Path, _: random.Random) -> bool:
 
 
 def swapped(path: Path, other: Path) -> bool:
-    """Exchange the contents of two files."""
+    """Exchange the contents of two files; equal ones are no damage."""
     mine, theirs = path.read_bytes(), other.read_bytes()
+    if mine == theirs:
+        return False
     replace_bytes(path, theirs)
     return replace_bytes(other, mine)
 

@@ -9,24 +9,26 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
 from typing import Literal, TypeVar
 
-from paceline.core.errors import PacelineError
+from paceline.core.errors import PacelineError, is_interrupt
 from paceline.diagnosis.diagnose import diagnose
 from paceline.diagnosis.finding import Diagnosis, Finding
 from paceline.run.run import Run
 
 Outcome = Literal[
-    "same", "same, less sure", "other, with a warning", "refused", "same, as sure", "silently wrong", "traceback", "hang",
-    "crash",
+    "same", "same, less sure", "other, with a warning", "refused", "same, not read", "same, as sure", "silently wrong",
+    "traceback", "hang", "crash",
 ]  # fmt: skip
-GOOD: frozenset[Outcome] = frozenset({"same", "same, less sure", "other, with a warning", "refused"})
-"""`same`: nothing that was read was damaged, or the damage left no trace in it (a byte order mark, a spare copy)."""
+GOOD: frozenset[Outcome] = frozenset({"same", "same, less sure", "other, with a warning", "refused", "same, not read"})
+"""`same`: the damage left all that was measured in place (a byte order mark, a spare copy). `same, not read`: of a file
+that a diagnosis does not read, and what is left of it looks whole."""
 TIMEOUT_S = 60
+"""Of processor time: a busy machine is no hang."""
 MEMORY_BYTES = 4 << 30
 Case = TypeVar("Case")
 
@@ -39,6 +41,8 @@ class Said:
     about: frozenset[tuple[str, object]]
     confidence: float
     warned: bool
+    read: frozenset[str] = frozenset()
+    """Files that the diagnosis was built on."""
 
 
 class Hang(BaseException):
@@ -54,6 +58,8 @@ def judge(intact: Said, work: Callable[[], Said], *, harmless: bool = False) -> 
     except Hang:
         return "hang", ""
     except Exception as error:  # whatever it is, users would see a traceback
+        if is_interrupt(error):
+            return "hang", ""  # the signal met DuckDB
         where = traceback.extract_tb(error.__traceback__)[-1]
         return "traceback", f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
     if with_limit.id == intact.id and with_limit.about & intact.about == intact.about:
@@ -68,7 +74,7 @@ def judge(intact: Said, work: Callable[[], Said], *, harmless: bool = False) -> 
 def said_of(source: Path) -> Said:
     """The diagnosis of a recording, in few words."""
     with tempfile.TemporaryDirectory() as store, Run(source, store=store) as run:
-        return summary(diagnose(run))
+        return replace(summary(diagnose(run)), read=run.files_read)
 
 
 def summary(diagnosis: Diagnosis) -> Said:
@@ -87,12 +93,12 @@ def _about(finding: Finding) -> frozenset[tuple[str, object]]:
 
 
 def _limited(work: Callable[[], Said]) -> Said:
-    signal.signal(signal.SIGALRM, _stop)
-    signal.alarm(TIMEOUT_S)
+    signal.signal(signal.SIGPROF, _stop)
+    signal.setitimer(signal.ITIMER_PROF, TIMEOUT_S)
     try:
         return work()
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _stop(_: int, __: FrameType | None) -> None:

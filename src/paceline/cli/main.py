@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import typer
 from typing_extensions import Annotated
 
+from paceline.cli.address_space import check_address_space
 from paceline.cli.annotations import evaluate_annotations
 from paceline.cli.help_format import WIDTH, Command, Commands
 from paceline.cli.output_streams import guarded_streams
@@ -64,6 +65,7 @@ IN_JOB = (
 _READ_ONLY = frozenset(
     {"diagnose", "breakdown", "what-if", "compare", "show", "sql", "export", "msadvisor", "kb", "schema"}
 )
+_ANALYSIS = _READ_ONLY | {"serve", "watch", "index", "simulate"}
 PASS_ON = {
     "launch": {"ignore_unknown_options": True, "allow_interspersed_args": False},
     "run-profiled": {"ignore_unknown_options": True, "allow_interspersed_args": False},
@@ -135,9 +137,11 @@ def main() -> None:
         _run(needed)
 
 
-def _run(needed: Iterable[str]) -> None:
+def _run(needed: Sequence[str]) -> None:
     show_waits(_print_note)
     try:
+        if _ANALYSIS & set(needed) and len(needed) == 1:
+            check_address_space()
         code = application(needed)(standalone_mode=False)
         if code:
             # Typer returns the code of an Exit, and 130 for Ctrl-C, instead of raising.

@@ -20,6 +20,19 @@ def printable(text: object) -> str:
     return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def is_utf8(text: str) -> bool:
+    """Whether it is all text: the bytes of a file name or argument that are none become lone surrogates.
+
+    >>> is_utf8("名"), is_utf8("\\udcff")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def without_controls(text: str) -> str:
     """The text with control characters shown as �; tabs and line ends stay, a bare carriage return is one."""
     if text.isprintable():

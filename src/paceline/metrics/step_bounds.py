@@ -25,6 +25,9 @@ class StepBounds:
             'SELECT rank, step, start, "end", duration, overlapped, exposed, coalesce(data_wait, preparing), tail FROM steps '
             f"WHERE {where} AND step IS NOT NULL ORDER BY rank, step"
         ).fetchall()
+        # A rank whose step trace is lost has rows that only name its steps: nobody measured it.
+        measured = {rank for rank, _, *times in rows if any(time is not None for time in times[:3])}
+        rows = [row for row in rows if row[0] in measured]
         self.ranks = np.unique(np.concatenate([events.ranks, np.array([row[0] for row in rows], dtype=np.int64)]))
         numbers = {row[1] for row in rows} or set(np.unique(events.step).tolist())
         self.steps = np.array(sorted(numbers), dtype=np.int64)

@@ -7,8 +7,9 @@ from pathlib import Path
 import duckdb
 import msgspec
 
+from paceline.core.errors import UsageError
 from paceline.core.i18n import text
-from paceline.core.text_encoding import CONTROLS, FORMULA, HIDDEN, printable
+from paceline.core.text_encoding import CONTROLS, FORMULA, HIDDEN, is_utf8, printable
 from paceline.output.json_text import indented_json
 from paceline.output.new_directory import new_directory
 from paceline.output.rank_filter import rank_condition, table_condition
@@ -39,6 +40,8 @@ class TableIndex(msgspec.Struct, frozen=True, kw_only=True, tag=SCHEMA, tag_fiel
 def export_tables(run: Run, target: Path, kind: str, *, ranks: str | None = None) -> dict[str, int]:
     """Write every table that has rows into a new directory; returns table → rows."""
     chosen = rank_condition(run, ranks)
+    if not is_utf8(str(target)):
+        raise UsageError(f"{printable(target)}: tables cannot be written below a name that is not UTF-8")
     with new_directory(target) as scratch:
         run.load(TABLE_NAMES)
         written = {}

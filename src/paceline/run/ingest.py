@@ -22,6 +22,7 @@ from paceline.core.text_encoding import printable
 from paceline.formats.base import RecordingSection
 from paceline.run.batch import BatchSink, StoreWriteError, disk_error_reason, open_batch
 from paceline.run.evidence.file_ends import cut_off
+from paceline.run.executors.budget import task_budget
 from paceline.run.executors.executor import CrashedTask, Executor
 from paceline.run.executors.processes import ProcessExecutor
 from paceline.run.io_endpoints import ReadSource, StoreTarget
@@ -116,9 +117,11 @@ def fill_store(
                 store.save()
             return
         # Decided once: a section that crashed a process must not be read by this process because little is left.
-        if not executor.is_remote and sum(task.size for task in tasks.values()) <= POOL_BYTES:
-            executor = ProcessExecutor(1)  # starting a process takes half a CPU second: more than it would save
-        with store.target(remote=executor.is_remote) as target:
+        small = sum(task.size for task in tasks.values()) <= POOL_BYTES
+        if small and isinstance(executor, ProcessExecutor):
+            # Starting a process takes half a CPU second: more than it would save.
+            executor = ProcessExecutor(1, isolated=executor.is_isolated or store.reader_died)
+        with store.target(remote=executor.is_remote) as target, store.being_read():
             counter = _ProgressCounter(tasks, progress)
             _fill_batches(store, tasks, counter, lambda batches: _run_batches(batches, source, target, executor))
 
@@ -264,7 +267,9 @@ def read_batch_task(task: BatchTask) -> ReadResult:
     with scratch_directory() as scratch:
         root = task.source.fetch(scratch / "source")
         data = task.target.staging_directory(scratch / "data")
-        result = read_batch(loads(task.tasks, root), Tree(root, ()), data)
+        batch = loads(task.tasks, root)
+        with task_budget(sum(each.size for each in batch)):
+            result = read_batch(batch, Tree(root, ()), data)
         task.target.upload(data)
         return result
 

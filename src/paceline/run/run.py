@@ -21,7 +21,12 @@ from paceline.run.derivation import add_rows, apply_kinds, create_members, deriv
 from paceline.run.derived_cache import DerivedCache
 from paceline.run.evidence.files import FileGaps
 from paceline.run.evidence.gap import EvidenceGap, gap_of
-from paceline.run.evidence.reconcile import reconcile_kernels, reconcile_members, unrecorded_collectives
+from paceline.run.evidence.reconcile import (
+    reconcile_identities,
+    reconcile_kernels,
+    reconcile_members,
+    unrecorded_collectives,
+)
 from paceline.run.executors.executor import Executor
 from paceline.run.executors.processes import ProcessExecutor
 from paceline.run.ingest import OnReadProgress, fill_store, section_key
@@ -60,7 +65,9 @@ class Run:
         if not has_profile(recordings):
             raise no_profile_error(self.source, self._tree)
         self._selected, self._warnings = select_recordings(recordings)
-        self._file_gaps = FileGaps(tuple(entry.recording for entry in self._selected), local=not self._read_source.url)
+        self._file_gaps = FileGaps(
+            self._tree, tuple(entry.recording for entry in self._selected), local=not self._read_source.url
+        )
         self._warnings += [ReadWarning(None, None, text) for text in self._tree.unreadable]
         self._store = open_run_store(store or default_store_directory(source))
         self._loaded: frozenset[str] = frozenset()
@@ -153,6 +160,18 @@ class Run:
         return sorted({entry.recording.format for entry in self._selected})
 
     @property
+    def files_read(self) -> frozenset[str]:
+        """What was read so far, relative to the source."""
+        units = self._store.manifest.units
+        return frozenset(
+            file.relative
+            for entry in self._selected
+            for section in entry.recording.sections
+            if section_key(entry, section) in units
+            for file in section.files
+        )
+
+    @property
     def size(self) -> int:
         """Bytes of all files that the run reads."""
         files = {file for entry in self._selected for section in entry.recording.sections for file in section.files}
@@ -208,7 +227,7 @@ class Run:
         add_rows(self.connection, "recordings", rows)
 
     def _reconcile(self) -> list[EvidenceGap]:
-        gaps = reconcile_members(self.connection)
+        gaps = reconcile_members(self.connection) + reconcile_identities(self.connection)
         if "steps" in self._loaded:
             gaps += unrecorded_collectives(self.connection)
         return gaps + (reconcile_kernels(self.connection) if {"kernels", "steps"} <= self._loaded else [])

@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 
 from paceline.core.errors import UsageError
+from paceline.core.text_encoding import is_utf8
 
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
 _PIVOT = re.compile(r"\s*(pivot|pivot_wider|from|select|with)\b", re.IGNORECASE)
@@ -17,6 +18,8 @@ _HINT = "use SELECT, FROM, PIVOT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN; --output
 
 def check_read_only(query: str) -> None:
     """Refuse all but one reading statement: DuckDB could also write files (COPY), open them (ATTACH), load code (LOAD)."""
+    if not is_utf8(query):
+        raise UsageError("the query is not UTF-8 text")
     try:
         statements = duckdb.extract_statements(query)
     except duckdb.Error as error:

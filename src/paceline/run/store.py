@@ -40,6 +40,7 @@ from paceline.storage.url import is_remote, parse_url
 READ_VERSION = 9
 """Raise it when the rows of a reader change their meaning: older stores are then read again."""
 
+_BEING_READ = "being-read"
 RETENTION_S = 24 * 3600.0
 """How long files without live rows stay in a bucket, for readers that have begun to copy them."""
 
@@ -106,6 +107,22 @@ class RunStore:
             self.manifest = self._load()
             self._remove_leftovers(remote)
             yield
+
+    @property
+    def reader_died(self) -> bool:
+        """Whether a process died while it read into this store: a file may have crashed it."""
+        return (self.directory / _BEING_READ).exists()
+
+    @contextmanager
+    def being_read(self) -> Iterator[None]:
+        """Leave a mark until the block ends; only the death of the process keeps it."""
+        mark = self.directory / _BEING_READ
+        with self._directory_errors():
+            mark.touch()
+        try:
+            yield
+        finally:
+            mark.unlink(missing_ok=True)
 
     @contextmanager
     def _directory_errors(self) -> Iterator[None]:

@@ -29,9 +29,10 @@ from paceline.storage.file_tree import File, walk
 
 MAX_UNPACKED = 256 << 30
 """Bytes in all; a profile of one job is smaller."""
-MAX_RATIO = 1000
+MAX_RATIO = 200
 """Compression ratio: traces reach 60."""
-MAX_MEMBERS = 1_000_000
+MAX_MEMBERS = 250_000
+"""Files in one archive; more are refused, not left out."""
 _BLOCK = 1 << 20
 _DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 
@@ -78,6 +79,10 @@ class _Budget:
         self._file = file
         self._left = min(MAX_UNPACKED, max(file.size * MAX_RATIO, 64 << 20))
 
+    def take_members(self, count: int) -> None:
+        if count > MAX_MEMBERS:
+            raise FormatError(f"holds more than {MAX_MEMBERS:,} files; refused", file=self._file.path)
+
     def take(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
@@ -86,7 +91,8 @@ class _Budget:
 
 def _unpack_zip(file: File, target: Path, needed: Needed, budget: _Budget) -> None:
     with zipfile.ZipFile(file.path) as archive:
-        for member in archive.infolist()[:MAX_MEMBERS]:
+        budget.take_members(len(archive.infolist()))
+        for member in archive.infolist():
             name = _safe_name(member.filename)
             if name and not member.is_dir() and _is_wanted(f"{file.relative}/{name}", needed):
                 with archive.open(member) as source:
@@ -95,9 +101,8 @@ def _unpack_zip(file: File, target: Path, needed: Needed, budget: _Budget) -> No
 
 def _unpack_tar(file: File, target: Path, needed: Needed, budget: _Budget) -> None:
     with _uncompressed(file.path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
-        for count, member in enumerate(archive):
-            if count >= MAX_MEMBERS:
-                return
+        for count, member in enumerate(archive, 1):
+            budget.take_members(count)
             name = _safe_name(member.name)
             if name and member.isreg() and _is_wanted(f"{file.relative}/{name}", needed):
                 source = archive.extractfile(member)

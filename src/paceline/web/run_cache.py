@@ -138,7 +138,11 @@ class CachedRun:
             with self._lock:
                 self.state = ReadState(READING)
                 self._check_links()
-                self._run = Run(self.found.path, executor=ProcessExecutor(os.cpu_count() or 1), progress=self._progress)
+                self._run = Run(
+                    self.found.path,
+                    executor=ProcessExecutor(os.cpu_count() or 1, isolated=True),
+                    progress=self._progress,
+                )
                 make_snapshot(self._run, self._scratch, self._hardware)
                 self.state = ReadState(EXAMINING)
                 self._diagnose(self._run)

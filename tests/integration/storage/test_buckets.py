@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,23 @@ def _keys() -> dict[str, str]:
     import os
 
     return {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "PACELINE_"))}
+
+
+def test_uploads_that_killed_processes_began_are_aborted_by_a_later_one(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from obs import ListMultipartUploadsRequest
+
+    from paceline.storage.stores import obs
+
+    listed = ListMultipartUploadsRequest(prefix="run/")
+    with closing(obs.ObsStore(parse_url(f"obs://{bucket}/run"))) as store:
+        for key in ("large.bin", "large.bin.2", "large.bin"):
+            store.begin_upload(key, 20 << 20, part_size=5 << 20)
+        # Younger than a day: somebody may still send parts.
+        assert len(store._call("listMultipartUploads", listed).body.upload) == 3
+        monkeypatch.setattr(obs, "ABANDONED_AFTER", -86400.0)
+        kept = store.begin_upload("large.bin", 20 << 20, part_size=5 << 20)
+        left = {(each.key, each.uploadId) for each in store._call("listMultipartUploads", listed).body.upload}
+    assert ("run/large.bin", kept.upload_id) in left
+    assert sorted(key for key, _ in left) == ["run/large.bin", "run/large.bin.2"]

@@ -56,6 +56,12 @@ def test_ranks_are_those_of_steps_and_events_and_values_stand_where_they_belong(
     assert found.split_known
 
 
+def test_a_rank_whose_steps_are_only_named_is_left_out() -> None:
+    found = bounds(Event(0, 10, 20, step=7), steps=[step(7, 0, duration=40), step(7, 1), step(9, 0, duration=40)])
+    assert found.ranks.tolist() == [0]
+    assert found.steps.tolist() == [7, 9]
+
+
 def test_steps_not_chosen_are_left_out_and_events_outside_of_steps_have_no_place() -> None:
     rows = [step(number, start=100 * number, end=100 * number + 90) for number in (1, 2, 3)]
     events = [Event(0, 100 * number, 100 * number + 5, number, step=number) for number in (0, 1, 2, 4)]

@@ -39,6 +39,7 @@ _INFO = msgspec.json.Decoder(_Info)
 class Identity:
     """What is known without opening a file, and the files with more."""
 
+    rank: int
     host: str | None
     device: int | None
     info: Path | None
@@ -54,6 +55,9 @@ def read_identity(identity: Identity, sink: Sink) -> None:
         device = int(info.ms_profiler_info.device_id)
     sink.add("ranks", {"host": identity.host, "device": device, "stage": _stage(metadata)})
     add_groups(metadata.parallel_group_info, sink)
+    groups = [group.global_ranks for group in metadata.parallel_group_info.values() if group.global_ranks]
+    if any(identity.rank not in members for members in groups):
+        sink.warn("declares groups without this rank: it may be another rank's", file=identity.metadata)
 
 
 def _stage(metadata: _Metadata) -> int | None:

@@ -58,14 +58,14 @@ class AscendTextReader:
         ranks = [_rank_of(tree, profile) for profile in profiles]
         unused = iter(number for number in range(len(profiles)) if number not in ranks)
         for profile, rank in zip(profiles, ranks, strict=True):
-            assumed = rank is None
-            yield self._recording(tree, profile, next(unused) if rank is None else rank, assumed=assumed)
+            yield self._recording(
+                tree, profile, next(unused) if rank is None else rank, note=_doubt(tree, profile, rank)
+            )
 
-    def _recording(self, tree: Tree, profile: str, rank: int, *, assumed: bool) -> RankRecording:
+    def _recording(self, tree: Tree, profile: str, rank: int, *, note: str | None) -> RankRecording:
         files = _files_of(tree, profile)
         name = profile.rpartition("/")[2]
         worker = _WORKER.match(name)
-        notes = (f"{profile or '.'}: its rank is not recorded; assumed to be rank {rank}",) if assumed else ()
         return RankRecording(
             format=self.name,
             rank=rank,
@@ -73,8 +73,8 @@ class AscendTextReader:
             sections=tuple(_sections(tree, profile, files, rank)),
             recorded=worker["time"] if worker else "",
             job=f"{parent_of(profile)}/{worker['worker']}" if worker else "",
-            notes=notes,
-            rank_assumed=assumed,
+            notes=(f"{profile or '.'}: {note}; assumed to be rank {rank}",) if note else (),
+            rank_assumed=note is not None,
         )
 
 
@@ -118,8 +118,16 @@ def _rank_of(tree: Tree, profile: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def _doubt(tree: Tree, profile: str, rank: int | None) -> str | None:
+    """Why the rank of a profile is a guess."""
+    if rank is None:
+        return "its rank is not recorded"
+    named = sorted({int(found[1]) for name in _files_of(tree, profile) if (found := _RANKED.match(name))})
+    return f"its files are named as of ranks {', '.join(map(str, named))}" if len(named) > 1 else None
+
+
 def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> Iterator[RecordingSection]:
-    yield _identity(tree, profile, files)
+    yield _identity(tree, profile, files, rank)
     steps, trace = files.get("step_trace_time.csv"), files.get("trace_view.json")
     if (steps or trace) and not supplies_steps(files, rank):
         read_split = partial(read_steps, steps.path if steps else None, trace.path if trace else None)
@@ -158,11 +166,12 @@ _SIMPLE = (
 )
 
 
-def _identity(tree: Tree, profile: str, files: dict[str, File]) -> RecordingSection:
+def _identity(tree: Tree, profile: str, files: dict[str, File], rank: int) -> RecordingSection:
     info = next((files[name] for name in sorted(files) if name.startswith("profiler_info")), None)
     metadata = files.get("profiler_metadata.json")
     worker = _WORKER.match(profile.rpartition("/")[2])
     identity = Identity(
+        rank=rank,
         host=worker["host"] if worker else None,
         device=_device_of(tree, profile),
         info=info.path if info else None,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_UNPACKED = 64 << 30
 """Bytes; gzip files that unpack to more are refused: no recording of one rank is that large."""
-MAX_RATIO = 500
+MAX_RATIO = 200
 """Compression ratio; real traces reach 10 to 60, a decompression bomb 1000."""
 
 _BLOCK = 8 << 20

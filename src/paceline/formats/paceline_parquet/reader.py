@@ -9,12 +9,15 @@ from pathlib import Path
 
 import msgspec
 
+from paceline.core.errors import FormatError
 from paceline.core.schema import TABLES
 from paceline.formats.base import EarlierWarning, RankRecording, RecordingSection, Sink
 from paceline.formats.paceline_parquet import FORMAT
 from paceline.storage.file_tree import File, Tree
 
 SCHEMA = "paceline.tables/1"
+_ROWS_PER_BYTE, _MOST_ROWS_OF_A_SMALL_FILE = 50, 1_000_000
+"""Start and duration of an execution take bytes; ten kilobytes can claim a hundred million equal rows."""
 _LONGEST_MARKER = 64_000_000
 """Bytes; the marker holds the warnings of thousands of ranks."""
 
@@ -58,6 +61,14 @@ def _section(name: str, file: File) -> RecordingSection:
 
 def _read(table: str, path: Path, sink: Sink) -> None:
     """Only columns that the schema has, so that exports of older and newer versions can be read."""
+    _check_rows(path, sink)
     found = {row[0] for row in sink.connection.execute("SELECT name FROM parquet_schema(?)", [str(path)]).fetchall()}
     columns = ", ".join(f'"{name}"' for name in TABLES[table].column_names if name in found)
     sink.add_query(table, f"SELECT {columns} FROM read_parquet(?)", [str(path)])
+
+
+def _check_rows(path: Path, sink: Sink) -> None:
+    [(rows,)] = sink.connection.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [str(path)]).fetchall()
+    size = path.stat().st_size
+    if rows > max(_MOST_ROWS_OF_A_SMALL_FILE, _ROWS_PER_BYTE * size):
+        raise FormatError(f"claims {rows:,} rows in {size:,} bytes; refused", file=path)

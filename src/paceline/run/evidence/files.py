@@ -9,20 +9,22 @@ from paceline.formats.base import RankRecording, RecordingSection
 from paceline.run.evidence.file_ends import cut_off
 from paceline.run.evidence.gap import EvidenceGap, is_core
 from paceline.run.evidence.peers import copied_files, files_of_ranks, guessed_identities, missing_files
-from paceline.storage.file_tree import File
+from paceline.run.evidence.siblings import sibling_gaps
+from paceline.storage.file_tree import File, Tree
 
 
 class FileGaps:
     """Computed once per run; files of a remote source are looked into only where they are read."""
 
-    def __init__(self, recordings: tuple[RankRecording, ...], *, local: bool) -> None:
-        self._recordings, self._local = recordings, local
+    def __init__(self, tree: Tree, recordings: tuple[RankRecording, ...], *, local: bool) -> None:
+        self._tree, self._recordings, self._local = tree, recordings, local
         self._ends: dict[File, str | None] = {}
 
     @cached_property
     def found(self) -> tuple[EvidenceGap, ...]:
         ranks = files_of_ranks(self._recordings)
         gaps = [*guessed_identities(self._recordings), *missing_files(ranks)]
+        gaps += sibling_gaps(self._tree, self._recordings, local=self._local)
         return (*gaps, *copied_files(ranks)) if self._local else tuple(gaps)
 
     def cut_off_in(self, sections: Iterable[tuple[int | None, RecordingSection]]) -> list[EvidenceGap]:

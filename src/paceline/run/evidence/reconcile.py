@@ -2,7 +2,7 @@
 
 kernels against steps      the last steps have as many kernels as the others; the kernels lie inside the steps; they add
                            up to the computing time that the steps state, as they do on the other ranks
-collectives of a group     every member executed as many as the others
+collectives of a group     every member executed as many as the others, and is a member as the recording declares them
 collectives against steps  steps that communicate have some
 """
 
@@ -52,6 +52,14 @@ _MEMBERS = """
 """
 
 
+_STRANGERS = """
+    WITH members AS (SELECT DISTINCT "group", rank FROM raw.groups WHERE rank IS NOT NULL),
+    recorded AS (SELECT "group", rank FROM raw.collectives UNION ALL SELECT "group", rank FROM raw.transfers),
+    executed AS (SELECT DISTINCT "group", rank FROM recorded WHERE "group" IN (SELECT "group" FROM members))
+    SELECT DISTINCT rank FROM executed ANTI JOIN members USING ("group", rank) ORDER BY rank
+"""
+
+
 @dataclass(frozen=True)
 class _StepKernels:
     """Kernels of one step of a rank, and what its step table states."""
@@ -90,6 +98,13 @@ def reconcile_members(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap
         if 2 * agreeing > len(counts):
             fewer |= {rank for rank, count in counts.items() if count < MEMBERS_DIFFER * common}
     return _gap("counts", fewer, "fewer collectives than the other members of its groups")
+
+
+def reconcile_identities(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    """Ranks against the groups that the recordings declare: a file under another rank's name brings that rank's groups."""
+    strangers = [rank for (rank,) in connection.execute(_STRANGERS).fetchall()]
+    message = "executed collectives of groups that it is no member of: its files may be another rank's"
+    return _gap("conflict", strangers, message)
 
 
 def unrecorded_collectives(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:

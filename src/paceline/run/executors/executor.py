@@ -14,7 +14,7 @@ R = TypeVar("R")
 class CrashedTask:
     """In place of a result: every worker that ran the task died."""
 
-    reason: str = "every process that read it died (killed, or out of memory)"
+    reason: str = "every process that read it died (killed, out of memory, or far too slow)"
     """The same for all executors, because it is stored as a warning and stores do not depend on the executor."""
 
 

@@ -1,10 +1,11 @@
-"""ProcessExecutor: processes of this machine; with one worker, this process itself."""
+"""ProcessExecutor: processes of this machine; with one worker, this process itself, unless tasks are to be isolated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from paceline.run.executors.budget import mark_expendable
 from paceline.run.executors.executor import CrashedTask
 
 # Most sources are read by this process alone, and importing process pools takes 25 ms.
@@ -18,11 +19,12 @@ R = TypeVar("R")
 class ProcessExecutor:
     is_remote = False
 
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
+    def __init__(self, workers: int, *, isolated: bool = False) -> None:
+        """`isolated`: no task runs in this process, whatever it costs to start another one: a server must not die of a file."""
+        self._workers, self.is_isolated = workers, isolated
 
     def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[tuple[T, R | CrashedTask]]:
-        if self._workers == 1 or len(tasks) == 1:
+        if not self.is_isolated and (self._workers == 1 or len(tasks) == 1):
             yield from ((task, work(task)) for task in tasks)
             return
         waiting = list(tasks)
@@ -78,4 +80,4 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     from concurrent.futures import ProcessPoolExecutor
 
     # Spawned, because forking a process with DuckDB threads can deadlock.
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=mark_expendable)

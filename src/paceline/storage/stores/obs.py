@@ -13,6 +13,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from paceline.storage.checksum import (
@@ -41,7 +42,11 @@ from paceline.storage.stores.obs_listing import ListingPage
 from paceline.storage.url import StorageUrl
 
 _PAGE_SIZE = 1000
-_NEED_BODY = frozenset({"listObjects", "getObjectMetadata", "getObject", "initiateMultipartUpload", "listParts"})
+ABANDONED_AFTER = 24 * 3600.0
+"""Seconds after which a multipart upload is nobody's: another machine may still be sending parts of a younger one."""
+_NEED_BODY = frozenset(
+    {"listObjects", "getObjectMetadata", "getObject", "initiateMultipartUpload", "listMultipartUploads", "listParts"}
+)
 """SDK methods whose response body we use."""
 _ACCESS_SECONDS = 1.0
 """How long credentials are used before they are looked up again; after a denied request they are at once."""
@@ -137,6 +142,7 @@ class ObsStore:
         stored_parts = self._stored_parts(key, resume) if resume else None
         if resume and stored_parts is not None:
             return ObsUpload(self, key, size, resume.upload_id, stored_parts)
+        self._abort_abandoned(self._key(key))
         # FULL_OBJECT: the server combines the parts' checksums and keeps the result for later reads.
         full_crc32 = {"x-amz-checksum-algorithm": "CRC32", "x-amz-checksum-type": "FULL_OBJECT"}
         headers = full_crc32 if self.server_checks_crc32 else None
@@ -257,6 +263,24 @@ class ObsStore:
                 marker = body.nextPartNumberMarker
         except MissingError:
             return None
+
+    def _abort_abandoned(self, key: str) -> None:
+        """Abort uploads of this object that killed processes began and nobody resumed: their parts are paid for."""
+        from obs import ListMultipartUploadsRequest
+
+        with suppress(StorageError):  # who may not list uploads may still upload
+            answer = self._call("listMultipartUploads", ListMultipartUploadsRequest(prefix=key))
+            for upload in answer.body.upload or []:
+                if upload.key == key and _age(upload.initiated) > ABANDONED_AFTER:
+                    self._call("abortMultipartUpload", key, upload.uploadId)
+
+
+def _age(initiated: str | None) -> float:
+    """Seconds since a time as the SDK gives it: of this machine's time zone."""
+    try:
+        return time.time() - time.mktime(time.strptime(initiated or "", "%Y/%m/%d %H:%M:%S"))
+    except ValueError:
+        return 0.0
 
 
 class ObsUpload:

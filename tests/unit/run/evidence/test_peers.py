@@ -10,7 +10,7 @@ from paceline.formats.base import RankRecording, RecordingSection, Sink
 from paceline.run.evidence.file_ends import cut_off, same_content
 from paceline.run.evidence.files import FileGaps
 from paceline.run.evidence.peers import copied_files, files_of_ranks, guessed_identities, missing_files
-from paceline.storage.file_tree import File
+from paceline.storage.file_tree import File, Tree
 
 
 def nothing(sink: Sink) -> None:
@@ -119,8 +119,8 @@ def test_files_end_as_their_writers_end_them(tmp_path: Path, name: str, content:
 def test_only_local_files_are_looked_into(tmp_path: Path) -> None:
     cut = file(tmp_path / "k.csv", b"a,b\n1,2")
     sections = [(0, timed(0, cut).sections[0]), (None, timed(0, cut).sections[0])]
-    assert FileGaps((), local=False).cut_off_in(sections) == []
-    [gap] = FileGaps((), local=True).cut_off_in(sections)
+    assert FileGaps(Tree(Path(), ()), (), local=False).cut_off_in(sections) == []
+    [gap] = FileGaps(Tree(Path(), ()), (), local=True).cut_off_in(sections)
     assert (gap.kind, gap.ranks, gap.file) == ("cut", (0,), "k.csv")
     cut.path.unlink()
-    assert FileGaps((), local=True).cut_off_in(sections) == []
+    assert FileGaps(Tree(Path(), ()), (), local=True).cut_off_in(sections) == []

@@ -8,14 +8,19 @@ import duckdb
 
 from paceline.core.schema import TABLES
 from paceline.run.evidence.gap import EvidenceGap, gap_of
-from paceline.run.evidence.reconcile import reconcile_kernels, reconcile_members, unrecorded_collectives
+from paceline.run.evidence.reconcile import (
+    reconcile_identities,
+    reconcile_kernels,
+    reconcile_members,
+    unrecorded_collectives,
+)
 from paceline.run.read_warning import ReadWarning
 
 
 def tables(**rows: list[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute("CREATE SCHEMA raw")
-    for name in ("kernels", "steps", "collectives"):
+    for name in ("kernels", "steps", "collectives", "groups", "transfers"):
         columns = ", ".join(f'"{column.name}" {column.type}' for column in TABLES[name].columns)
         connection.execute(f"CREATE TABLE raw.{name} ({columns})")
         for row in rows.get(name, []):
@@ -101,3 +106,12 @@ def test_steps_that_communicate_without_collectives_were_recorded_at_level_0() -
     assert unrecorded_collectives(tables(steps=steps[:1])) == []  # one rank has nobody to wait for
     assert unrecorded_collectives(tables(steps=steps, collectives=collectives(r0=1))) == []
     assert unrecorded_collectives(tables()) == []
+
+
+def test_a_rank_that_executes_collectives_of_a_group_it_is_no_member_of_is_another_rank() -> None:
+    groups = [{"group": "a", "rank": 0}, {"group": "a", "rank": 2}]
+    executed = [{"group": "a", "rank": rank, "op": "all_reduce"} for rank in (0, 9)]
+    unknown = [{"group": "b", "rank": 5, "op": "all_reduce"}]  # nobody says who its members are
+    [gap] = reconcile_identities(tables(groups=groups, collectives=executed + unknown))
+    assert (gap.kind, gap.ranks) == ("conflict", (9,))
+    assert reconcile_identities(tables(groups=groups, collectives=executed[:1])) == []
