@@ -114,7 +114,7 @@ COLLECTIVES_COMPARED = """
 COLLECTIVE_ARRIVALS = """
     SELECT "group", op, sequence, rank, (coalesce(start, -duration) - first_arrival) / 1e6 AS late,
            (last_arrival - coalesce(start, -duration)) / 1e6 AS waited, duration / 1e6 AS duration,
-           one.transit / 1e6 AS transit, wait / 1e6 AS wait, one.bytes AS bytes
+           one.transit / 1e6 AS transit, wait / 1e6 AS wait, one.bytes AS bytes, one.name AS name, one.step AS step
     FROM collectives AS one JOIN collective_instances USING ("group", op, sequence)
 """
 """Each member of each collective, ms: when it arrived after the first, how long it waited for the last, how long it stayed."""

@@ -203,7 +203,7 @@ def assert_charts_and_tables_agree(run: Shown) -> None:
 
 def assert_links_agree(run: Shown) -> None:
     table = {(row["src"], row["dst"], row["transport"]): row for row in run.rows("links") if row["scope"] == "global"}
-    for links in (run.report.tables["links"], link_rows(run.snapshot, None)):
+    for links in (run.report.tables["links"], link_rows(run.snapshot, None, "total")):
         numbers = links.numbers
         keys = zip(
             numbers["src"].astype(int), numbers["dst"].astype(int), links.texts.get("transport", ()), strict=True
@@ -216,7 +216,7 @@ def assert_links_agree(run: Shown) -> None:
         assert row["bandwidth"] == pytest.approx(row["bytes"] / row["time"] / 1e6)
         if row["reference"]:
             assert row["ratio"] == pytest.approx(row["bandwidth"] / row["reference"])
-    hosts, report = host_link_rows(run.snapshot, None), run.report.tables["host_links"]
+    hosts, report = host_link_rows(run.snapshot, None, "total"), run.report.tables["host_links"]
     assert hosts.numbers["bandwidth"] == pytest.approx(report.numbers["bandwidth"])
 
 

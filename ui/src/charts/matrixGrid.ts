@@ -6,6 +6,9 @@ import { timed } from "./useCanvas";
 
 export type Colors = "light" | "dark";
 
+/** Links are communication. */
+export const MATRIX_COLOR = "exposed";
+
 /** The side of Matrix that differs by how its cells are stored. */
 export interface MatrixGrid {
   paint: (context: CanvasRenderingContext2D, frame: Frame, theme: Colors) => void;
@@ -33,7 +36,7 @@ export function sparseGrid<Cell extends MatrixCell>(cells: Cell[], count: number
   const cellAt = ({ row, column }: Spot): Cell | undefined => index.get(row * count + column);
   return {
     cellAt,
-    paint: (context, frame, theme) => drawCells(context, cells, frame, theme),
+    paint: (context, frame) => drawCells(context, cells, frame, MATRIX_COLOR),
     nearest: (at, reach) => nearestSpot(at, reach, count, (spot) => cellAt(spot) !== undefined),
     next: (from, rows, columns) => nextCell(cells, from ?? { row: -1, column: -1 }, rows, columns),
     marked: cells.filter((cell) => cell.marked),
@@ -50,7 +53,7 @@ export function denseGrid(values: Float32Array, count: number, marked: Spot[]): 
   const images = new Map<string, HTMLCanvasElement>();
   const imageOf = (theme: Colors, thick: boolean): HTMLCanvasElement => {
     const key = `${theme} ${thick}`;
-    const image = images.get(key) ?? timed("cells", () => cellImage(values, count, count, theme, thick));
+    const image = images.get(key) ?? timed("cells", () => cellImage(values, count, count, MATRIX_COLOR, thick));
     images.set(key, image);
     return image;
   };

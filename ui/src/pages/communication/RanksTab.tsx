@@ -2,11 +2,12 @@
 import { useCallback, useMemo } from "preact/hooks";
 import { address, useColumns } from "../../api/client";
 import type { Cluster } from "../../api/cluster";
+import { readRankList } from "../../api/rankList";
 import { Columns } from "../../api/columns";
 import { useRunData } from "../../api/runData";
 import { RankBars, type Bar } from "../../charts/RankBars";
 import { Dialog } from "../../components/Dialog";
-import { HostPick, StagePick, StepPick } from "../../components/Filters";
+import { HostPick, PerChoice, RankField, StagePick, StepPick, usePer } from "../../components/Filters";
 import { rankCell } from "../../components/RankLink";
 import { Section } from "../../components/Section";
 import { ServerTable } from "../../components/ServerTable";
@@ -16,12 +17,13 @@ import { bytes, duration, percent, UNKNOWN } from "../../i18n/numbers";
 import { useText } from "../../i18n/text";
 import { Arrivals } from "../../sections/Arrivals";
 import { LoadTables } from "./LoadTables";
+import { NoCommunication } from "./NoCommunication";
 
 export function RanksTab({ run }: { run: string }) {
   const t = useText();
   const { place, set } = useRouter();
-  const { focus, cluster } = useRunData();
-  const filters = Object.fromEntries(["step", "host", "stage"].map((name) => [name, place.query.get(name)]));
+  const { focus, cluster, document } = useRunData();
+  const filters = Object.fromEntries(["step", "rank", "host", "stage"].map((name) => [name, place.query.get(name)]));
   const links = place.query.get("links");
   const asked = useColumns(address(`runs/${encodeURIComponent(run)}/charts/communication`, { step: filters["step"] }));
   const bars = useMemo(
@@ -38,10 +40,13 @@ export function RanksTab({ run }: { run: string }) {
     }),
     [t],
   );
+  if (asked.value && asked.value.columns.length === 0 && filters["step"] === null)
+    return <NoCommunication formats={document.formats} />;
   return (
     <>
       <div class="controls">
         <StepPick />
+        <RankField label={t("ui.column.ranks")} />
         <HostPick />
         <StagePick />
       </div>
@@ -104,17 +109,22 @@ function LinksButton({ row, onOpen }: { row: Row; onOpen: () => void }) {
 function RankLinks({ run, rank, onClose }: { run: string; rank: number; onClose: () => void }) {
   const t = useText();
   const { place } = useRouter();
+  const per = usePer();
+  const title = t(`ui.web.comm.linksof.${per}`, { n: rank });
   return (
-    <Dialog title={t("ui.web.comm.linksof", { n: rank })} onClose={onClose}>
+    <Dialog title={title} onClose={onClose}>
+      <div class="controls">
+        <PerChoice />
+      </div>
       <ServerTable
         run={run}
         name="links"
-        filters={{ rank, step: place.query.get("step") }}
+        filters={{ rank, step: place.query.get("step"), per }}
         sort="-time"
         prefix="d"
         size={15}
-        caption={t("ui.web.comm.linksof", { n: rank })}
-        hidden={["scope"]}
+        caption={title}
+        hidden={["scope", "group"]}
         render={{ src: rankCell(run, "src"), dst: rankCell(run, "dst") }}
         empty={t("ui.web.comm.nolinks")}
       />
@@ -123,11 +133,13 @@ function RankLinks({ run, rank, onClose }: { run: string; rank: number; onClose:
 }
 
 function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string | null>): Bar[] {
+  const wanted = filters["rank"] ? new Set(readRankList(filters["rank"])) : null;
   const [rank, time, waiting] = ["rank", "time", "waiting"].map((name) => table.num(name));
   const bars: Bar[] = [];
   for (let i = 0; i < table.length; i++) {
     const who = cluster.byRank.get(rank[i]);
     if (
+      (wanted && !wanted.has(rank[i])) ||
       (filters["host"] && who?.host !== filters["host"]) ||
       (filters["stage"] && who?.stage !== Number(filters["stage"]))
     )
