@@ -65,6 +65,7 @@ def main() -> int:
             page.on("console", lambda message: problems.append(f"{page.url}: console: {message.text}"))
             page.on("pageerror", lambda error: problems.append(f"{page.url}: {error}"))
             for name in chosen:
+                _read(arguments.server, runs[name])
                 rank = _first_rank(arguments.server, runs[name])
                 for title, path in PAGES.items():
                     if arguments.page and title not in arguments.page:
@@ -92,15 +93,18 @@ def _photograph(page: Page, target: Path, width: int) -> Iterator[str]:
 
 
 def _runs(server: str) -> Iterator[tuple[str, str]]:
-    """Name and id of every run, read and diagnosed."""
+    """Name and id of every run."""
     while (found := _get(f"{server}/api/v1/runs?limit=500"))["scanning"]:
         sleep(0.2)
     for run in found["runs"]:
-        request = urllib.request.Request(f"{server}/api/v1/runs/{run['id']}/open", method="POST")
-        urllib.request.urlopen(request).close()
-        while _get(f"{server}/api/v1/runs/{run['id']}")["state"]["phase"] not in ("ready", "failed"):
-            sleep(0.2)
         yield run["name"], run["id"]
+
+
+def _read(server: str, run: str) -> None:
+    request = urllib.request.Request(f"{server}/api/v1/runs/{run}/open", method="POST")
+    urllib.request.urlopen(request).close()
+    while _get(f"{server}/api/v1/runs/{run}")["state"]["phase"] not in ("ready", "failed"):
+        sleep(0.2)
 
 
 def _first_rank(server: str, run: str) -> int:

@@ -23,6 +23,7 @@ WHO = (
     "($rank IS NULL OR list_contains($rank, rank)) AND ($host IS NULL OR host = $host) AND ($stage IS NULL OR stage = $stage) "
     'AND ($group IS NULL OR rank IN (SELECT rank FROM groups WHERE "group" = $group))'
 )
+_PARTS_SHOWN = ("data", "forward_backward", *(part for part in PARTS if part != "data"))
 _WHO_FILTERS = ("rank", "host", "stage", "group")
 
 
@@ -82,7 +83,7 @@ STEP_TRACE = PagedTable(
     (
         *_rank_columns(),
         Column("steps", "count"),
-        *_ms("duration", *PARTS, "forward_backward", "self_time", "reference"),
+        *_ms("duration", *_PARTS_SHOWN, "self_time", "reference"),
         Column("excess", "fraction"),
         *_ms("bubble"),
     ),
@@ -391,7 +392,7 @@ CARD_STEPS = PagedTable(
     "A rank's steps one by one; the parts add up to the duration.",
     (
         Column("step", "count"),
-        *_ms("duration", *PARTS, "forward_backward", "self_time", "reference"),
+        *_ms("duration", *_PARTS_SHOWN, "self_time", "reference"),
         Column("excess", "fraction"),
         *_ms("bubble"),
     ),

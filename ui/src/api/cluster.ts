@@ -146,5 +146,8 @@ export const byExcess = (a: { excess: number }, b: { excess: number }): number =
 /** Some recordings know phases (iteration interval, forward/backward, tail), not computing and communication. */
 export const knowsPhasesOnly = (parts: Parts): boolean => parts.tail > 0 && parts.exposed + parts.waiting === 0;
 
+/** What a recording of phases does not tell; its forward and backward holds them all. */
+export const UNKNOWN_IN_PHASES = ["compute", "overlapped", "exposed", "waiting", "free", "bubble"];
+
 const known = (value: number): number | null => (Number.isNaN(value) ? null : value);
 const orZero = (value: number): number => (Number.isNaN(value) ? 0 : value);

@@ -1,5 +1,6 @@
 // The legend of a colour scale: its ends, what it shows, and where the marked values lie on it.
 import type { ComponentChildren } from "preact";
+import { RAMP_START } from "./color";
 import { clamp } from "./scale";
 
 export interface RampMark {
@@ -14,14 +15,16 @@ interface RampProps {
   ends: [low: string, high: string];
   title: string;
   marks?: RampMark[];
+  /** Where the pale end lies: charts/color.ts. */
+  start?: number;
   children?: ComponentChildren;
 }
 
-export function Ramp({ color, ends, title, marks = [], children }: RampProps) {
+export function Ramp({ color, ends, title, marks = [], start = RAMP_START, children }: RampProps) {
   return (
     <div class="ramp">
       <span>{ends[0]}</span>
-      <i style={{ "--ramp-high": `var(--${color})` }}>
+      <i style={{ "--ramp-high": `var(--${color})`, "--ramp-start": `${100 * (1 - start)}%` }}>
         {marks.map(({ at, label }) => (
           <b key={label} style={{ left: `${100 * clamp(at, 0, 1)}%` }} />
         ))}

@@ -3,12 +3,15 @@
 export type Rgb = [number, number, number];
 
 /** Where the ramp begins: a known value that is small must differ from the paper of what is unknown. */
-const RAMP_START = 0.12;
+export const RAMP_START = 0.12;
+
+/** Single cells on empty paper must be seen at the pale end too. */
+export const MATRIX_START = 0.28;
 
 /** From the pale end to a colour of the style sheet, in `steps` + 1 colours: everywhere more colour is more of what is named. */
-export function rampColors(color: string, steps: number): Rgb[] {
+export function rampColors(color: string, steps: number, start = RAMP_START): Rgb[] {
   const [low, high] = [parseHex(variable("ramp-low")), parseHex(variable(color))];
-  return Array.from({ length: steps + 1 }, (_, i) => mix(low, high, RAMP_START + ((1 - RAMP_START) * i) / steps));
+  return Array.from({ length: steps + 1 }, (_, i) => mix(low, high, start + ((1 - start) * i) / steps));
 }
 
 export function mix(from: Rgb, to: Rgb, fraction: number): Rgb {
@@ -37,4 +40,4 @@ export function variable(name: string): string {
 export const categoryFraction = (index: number, count: number): number =>
   count < 2 ? 0.6 : 0.15 + (0.85 * index) / (count - 1);
 export const categoryColor = (index: number, count: number, color: string): string =>
-  css(rampColors(color, 100)[Math.round(100 * categoryFraction(index, count))]);
+  css(rampColors(color, 100, MATRIX_START)[Math.round(100 * categoryFraction(index, count))]);

@@ -1,5 +1,5 @@
 // The cells of a matrix: few as rectangles, very many straight into pixels.
-import { css, parseHex, rampColors, variable, type Rgb } from "./color";
+import { css, MATRIX_START, parseHex, rampColors, variable, type Rgb } from "./color";
 import { LEFT, type Frame } from "./matrixAxes";
 import type { MatrixCell } from "./matrixGrid";
 
@@ -8,7 +8,7 @@ const STEPS = 64;
 const MANY = 20_000;
 
 export function drawCells(context: CanvasRenderingContext2D, cells: MatrixCell[], frame: Frame, color: string): void {
-  const colors = [...rampColors(color, STEPS), parseHex(variable("free"))];
+  const colors = [...rampColors(color, STEPS, MATRIX_START), parseHex(variable("free"))];
   if (cells.length > MANY && frame.cell < 4) drawPixels(context, cells, frame, colors);
   else drawRectangles(context, cells, frame, colors.map(css));
 }

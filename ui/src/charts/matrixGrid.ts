@@ -1,6 +1,7 @@
 // What a matrix of links holds: a few thousand cells as objects (sparse), or a value for every pair of ranks (dense).
 import { LEFT, type Frame, type Spot } from "./matrixAxes";
 import { drawCells } from "./matrixCells";
+import { MATRIX_START } from "./color";
 import { cellImage } from "./pixels";
 import { timed } from "./useCanvas";
 
@@ -53,7 +54,9 @@ export function denseGrid(values: Float32Array, count: number, marked: Spot[]): 
   const images = new Map<string, HTMLCanvasElement>();
   const imageOf = (theme: Colors, thick: boolean): HTMLCanvasElement => {
     const key = `${theme} ${thick}`;
-    const image = images.get(key) ?? timed("cells", () => cellImage(values, count, count, MATRIX_COLOR, thick));
+    const image =
+      images.get(key) ??
+      timed("cells", () => cellImage(values, count, count, MATRIX_COLOR, { start: MATRIX_START, thick }));
     images.set(key, image);
     return image;
   };

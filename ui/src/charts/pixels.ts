@@ -1,11 +1,12 @@
 // Values straight into pixels: one array write per cell, however many there are.
-import { rampColors, type Rgb } from "./color";
+import { RAMP_START, rampColors, type Rgb } from "./color";
 
 const STEPS = 255;
 
 const pack = ([red, green, blue]: Rgb): number => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 
-const packedRamp = (color: string): Uint32Array => Uint32Array.from(rampColors(color, STEPS), pack);
+const packedRamp = (color: string, start: number): Uint32Array =>
+  Uint32Array.from(rampColors(color, STEPS, start), pack);
 
 /**
  * An image of `columns` × `rows` cells; `values` are 0..1, NaN stays transparent. It is drawn scaled, so that panning and
@@ -17,11 +18,11 @@ export function cellImage(
   columns: number,
   rows: number,
   color: string,
-  thick = false,
+  { start = RAMP_START, thick = false }: { start?: number; thick?: boolean } = {},
 ): HTMLCanvasElement {
   const image = new ImageData(Math.max(1, columns), Math.max(1, rows));
   const pixels = new Uint32Array(image.data.buffer);
-  const colors = packedRamp(color);
+  const colors = packedRamp(color, start);
   for (let i = 0; i < values.length; i++) {
     const value = values[i];
     if (value === value) pixels[i] = colors[(Math.min(1, Math.max(0, value)) * STEPS + 0.5) | 0];

@@ -1,6 +1,6 @@
 // Links: the matrix, the slowest against their kind, and what each transport carries.
 import { useMemo, useState } from "preact/hooks";
-import { categoryColor } from "../charts/color";
+import { categoryColor, MATRIX_START } from "../charts/color";
 import type { ComponentChildren } from "preact";
 import { Matrix } from "../charts/Matrix";
 import { MATRIX_COLOR, sparseGrid } from "../charts/matrixGrid";
@@ -228,6 +228,7 @@ export function LinkRamp({ metric, ends, names, marks, children }: LinkRampProps
   return (
     <Ramp
       color={MATRIX_COLOR}
+      start={MATRIX_START}
       ends={[show(ends[0]), show(ends[1])]}
       title={t(`ui.column.${metric}` as Key)}
       {...(marks ? { marks } : {})}

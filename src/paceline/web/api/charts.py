@@ -77,8 +77,8 @@ def breakdown_rows(
 
 @router.get("/runs/{run_id}/charts/communication", responses=PROBLEMS | BINARY, response_class=Response)
 async def communication_times(request: Request, run: RunDependency, step: Step = None) -> Response:
-    """Per rank its communication per step, ms: rank, time, waiting, transit."""
-    select = f"SELECT rank, time, waiting, transit FROM ({rank_communication(chosen_steps(step))}) ORDER BY rank"
+    """Per rank its communication per step: rank, time, waiting, transit (ms), bytes."""
+    select = f"SELECT rank, time, waiting, transit, bytes FROM ({rank_communication(chosen_steps(step))}) ORDER BY rank"
     return binary(await query_run(request, run, lambda snapshot: to_bytes(query(snapshot, select))))
 
 

@@ -26,7 +26,7 @@ export function LinkMatrixTab({ run }: { run: string }) {
   const t = useText();
   const { place } = useRouter();
   const { cluster, document } = useRunData();
-  const [metric, setMetric] = useSetting("metric", "bandwidth");
+  const [picked, setMetric] = useSetting("metric");
   const [wanted, setCells] = useSetting("cells", "ranks");
   const many = cluster.ranks.length > RANKS_AT_ONCE;
   const byHost = many || wanted === "hosts";
@@ -43,6 +43,9 @@ export function LinkMatrixTab({ run }: { run: string }) {
     () => [...new Set(table?.text("transport") ?? [])].filter((name) => name !== null),
     [table],
   );
+  // On one scale a slow kind of link looks broken: where there are several, each link is first shown against its class.
+  const compared = Array.from(table?.num("ratio") ?? []).some(Number.isFinite);
+  const metric = picked || (transports.length > 1 && compared ? "ratio" : "bandwidth");
   if (asked.problem) return <ProblemMessage problem={asked.problem} />;
   if (table?.length === 0) return <Empty title={t("ui.links.empty")} text={t("ui.links.empty.text")} />;
   return (

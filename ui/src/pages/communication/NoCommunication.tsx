@@ -1,5 +1,5 @@
 // Nothing was recorded of communication: which switch of the profiler that wrote this recording would have done so.
-import { Empty, Section } from "../../components/Section";
+import { Empty } from "../../components/Section";
 import { useText, type Key } from "../../i18n/text";
 
 /** The first format that fits decides. */
@@ -13,9 +13,5 @@ const SWITCHES: readonly (readonly [format: string, key: Key])[] = [
 export function NoCommunication({ formats }: { formats: readonly string[] }) {
   const t = useText();
   const known = SWITCHES.find(([name]) => formats.some((format) => format.startsWith(name)));
-  return (
-    <Section id="ranks" title={t("ui.web.comm.ranks.title")}>
-      <Empty title={t("ui.web.comm.off")} text={t(known ? known[1] : "ui.web.comm.off.other")} />
-    </Section>
-  );
+  return <Empty title={t("ui.web.comm.off")} text={t(known ? known[1] : "ui.web.comm.off.other")} />;
 }

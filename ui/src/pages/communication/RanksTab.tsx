@@ -34,34 +34,40 @@ export function RanksTab({ run }: { run: string }) {
     (bar: Bar) => ({
       title: t("ui.name.rank_title", { n: bar.rank }),
       lines: [
-        [t("ui.column.time"), duration(bar.up[0] + bar.up[1])],
-        [t("ui.column.wait"), `${duration(bar.up[1])} · ${percent(bar.up[1] / (bar.up[0] + bar.up[1]))}`],
+        [t("ui.column.time"), duration(bar.up.reduce((sum, part) => sum + part, 0))],
+        ...(bar.up.length > 1
+          ? [[t("ui.column.wait"), `${duration(bar.up[1])} · ${percent(bar.up[1] / (bar.up[0] + bar.up[1]))}`]]
+          : []),
       ] as [string, string][],
     }),
     [t],
   );
-  if (asked.value && asked.value.columns.length === 0 && filters["step"] === null)
-    return <NoCommunication formats={document.formats} />;
+  const files = !asked.value || isRecorded(asked.value.columns);
   return (
     <>
+      {!files && <NoCommunication formats={document.formats} />}
       <div class="controls">
         <StepPick />
         <RankField label={t("ui.column.ranks")} />
         <HostPick />
         <StagePick />
       </div>
-      <Section id="ranks" title={t("ui.web.comm.ranks.title")} note={t("ui.web.comm.ranks.note")}>
+      <Section
+        id="ranks"
+        title={t(files ? "ui.web.comm.ranks.title" : "ui.web.comm.ranks.unsplit")}
+        note={files ? t("ui.web.comm.ranks.note") : undefined}
+      >
         {bars.length > 0 && (
           <RankBars
             bars={bars}
-            colors={["exposed", "waiting"]}
+            colors={files ? ["exposed", "waiting"] : ["exposed"]}
             marked={focus.ranks}
             tip={tip}
             label={t("ui.web.comm.ranks.title")}
             onPick={(rank) => set({ links: rank }, true)}
           />
         )}
-        {bars.length > 0 && (
+        {bars.length > 0 && files && (
           <ul class="legend">
             <li>
               <i class="exposed" />
@@ -79,6 +85,7 @@ export function RanksTab({ run }: { run: string }) {
           filters={filters}
           sort="-blocked_time"
           caption={t("ui.web.comm.ranks.title")}
+          hidden={files ? [] : ["waiting", "waiting_share", "transit", "last", "blocked_time"]}
           marked={(row) => focus.ranks.has(Number(row["rank"]))}
           render={{
             rank: rankCell(run),
@@ -86,9 +93,11 @@ export function RanksTab({ run }: { run: string }) {
           }}
         />
       </Section>
-      <LoadTables run={run} name="arrivals">
-        <Arrivals tabled={false} />
-      </LoadTables>
+      {files && (
+        <LoadTables run={run} name="arrivals">
+          <Arrivals tabled={false} />
+        </LoadTables>
+      )}
       {links !== null && (
         <RankLinks run={run} rank={Number(links)} onClose={() => set({ links: null, dsort: null, dpage: null })} />
       )}
@@ -132,7 +141,12 @@ function RankLinks({ run, rank, onClose }: { run: string; rank: number; onClose:
   );
 }
 
+/** Bytes or transfer times are only known where communication was recorded; begins and ends are known from step traces too. */
+const isRecorded = (table: Columns): boolean =>
+  ["transit", "bytes"].some((name) => Array.from(table.num(name)).some(Number.isFinite));
+
 function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string | null>): Bar[] {
+  const recorded = isRecorded(table);
   const wanted = filters["rank"] ? new Set(readRankList(filters["rank"])) : null;
   const [rank, time, waiting] = ["rank", "time", "waiting"].map((name) => table.num(name));
   const bars: Bar[] = [];
@@ -145,7 +159,7 @@ function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string
     )
       continue;
     const [all, waited] = [time[i] || 0, waiting[i] || 0];
-    bars.push({ rank: rank[i], up: [Math.max(0, all - waited), Math.min(all, waited)] });
+    bars.push({ rank: rank[i], up: recorded ? [Math.max(0, all - waited), Math.min(all, waited)] : [all] });
   }
   return bars.sort((a, b) => (cluster.place.get(a.rank) ?? 0) - (cluster.place.get(b.rank) ?? 0));
 }
