@@ -9,5 +9,8 @@ from __future__ import annotations
 
 
 def rank_phases(chosen: str) -> str:
-    """SELECT over `steps`: rank, forward_backward (ms per step), the mean over the steps chosen (SQL on `step`)."""
-    return f"SELECT rank, avg(forward_backward) / 1e6 AS forward_backward FROM steps WHERE {chosen} GROUP BY rank"
+    """SELECT over `steps`: rank, forward_backward, phase_tail (ms per step), means over the steps chosen (SQL on `step`)."""
+    return f"""
+        SELECT rank, avg(forward_backward) / 1e6 AS forward_backward, avg(tail) / 1e6 AS phase_tail
+        FROM steps WHERE {chosen} GROUP BY rank
+    """

@@ -23,7 +23,7 @@ WHO = (
     "($rank IS NULL OR list_contains($rank, rank)) AND ($host IS NULL OR host = $host) AND ($stage IS NULL OR stage = $stage) "
     'AND ($group IS NULL OR rank IN (SELECT rank FROM groups WHERE "group" = $group))'
 )
-_PARTS_SHOWN = ("data", "forward_backward", *(part for part in PARTS if part != "data"))
+_PARTS_SHOWN = ("data", "forward_backward", "phase_tail", *(part for part in PARTS if part != "data"))
 _WHO_FILTERS = ("rank", "host", "stage", "group")
 
 
@@ -78,7 +78,7 @@ def _step_trace(filters: Filters) -> str:
 STEP_TRACE = PagedTable(
     "step-trace",
     "Where each rank's step goes: the mean of the steps that count, or one step; the parts add up to the duration. "
-    "forward_backward is no part of its own: it spans computing, communication and waiting. "
+    "forward_backward and phase_tail are no parts of their own: they span computing, communication and waiting. "
     "self_time and reference are medians over the steps, excess = self_time / reference - 1.",
     (
         *_rank_columns(),
@@ -397,7 +397,8 @@ CARD_STEPS = PagedTable(
         *_ms("bubble"),
     ),
     _fixed("""
-        SELECT one.*, phases.forward_backward / 1e6 AS forward_backward
+        SELECT one.*, phases.forward_backward / 1e6 AS forward_backward,
+               phases.tail / 1e6 AS phase_tail
         FROM rank_steps AS one LEFT JOIN steps AS phases ON one.rank = phases.rank AND one.step = phases.step
         WHERE list_contains($rank, one.rank) AND one.step IS NOT NULL
     """),

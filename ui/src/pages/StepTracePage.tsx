@@ -6,15 +6,7 @@ import { RankBars, type Bar } from "../charts/RankBars";
 import { clamp } from "../charts/scale";
 import { Empty, Section } from "../components/Section";
 import { PartLegend } from "../components/StackedBar";
-import {
-  knowsPhasesOnly,
-  meanStepOf,
-  PARTS,
-  UNKNOWN_IN_PHASES,
-  readShares,
-  type Cluster,
-  type Share,
-} from "../api/cluster";
+import { meanStepOf, PARTS, hiddenParts, readShares, type Cluster, type Share } from "../api/cluster";
 import type { Columns } from "../api/columns";
 import { duration, percent, ranges, signedPercent } from "../i18n/numbers";
 import { useText, type Key, type Text } from "../i18n/text";
@@ -130,7 +122,7 @@ export function StepTracePage({ run }: { run: string }) {
           filters={filters}
           sort="-excess"
           caption={t("ui.web.steps.table")}
-          hidden={mean && knowsPhasesOnly(mean.parts) ? UNKNOWN_IN_PHASES : []}
+          hidden={hiddenParts(mean?.parts)}
           render={{ rank: rankCell(run) }}
           marked={(row) => focus.ranks.has(Number(row["rank"]))}
         />

@@ -1,5 +1,5 @@
 // The steps of one card, and its communication groups.
-import { knowsPhasesOnly, UNKNOWN_IN_PHASES } from "../../api/cluster";
+import { hiddenParts } from "../../api/cluster";
 import { useRunData } from "../../api/runData";
 import { Empty, Section } from "../../components/Section";
 import { ServerTable } from "../../components/ServerTable";
@@ -24,7 +24,7 @@ export function StepsTab({ run, card }: CardTabProps) {
             name="card-steps"
             filters={{ rank: card.rank }}
             sort="step"
-            hidden={share && knowsPhasesOnly(share.parts) ? UNKNOWN_IN_PHASES : []}
+            hidden={hiddenParts(share?.parts)}
             caption={t("ui.web.card.tab.steps")}
           />
         ) : (
