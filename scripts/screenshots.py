@@ -59,11 +59,12 @@ def main() -> int:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         for language, scheme, width in views:
             context = browser.new_context(
-                viewport={"width": width, "height": 900}, locale=LANGUAGES[language], color_scheme=scheme, bypass_csp=True
+                viewport={"width": width, "height": 900},
+                locale=LANGUAGES[language],
+                color_scheme=scheme,
+                bypass_csp=True,
             )
-            page = context.new_page()
-            page.on("console", lambda message: problems.append(f"{page.url}: console: {message.text}"))
-            page.on("pageerror", lambda error: problems.append(f"{page.url}: {error}"))
+            page = _watched(context.new_page(), problems)
             for name in chosen:
                 _read(arguments.server, runs[name])
                 rank = _first_rank(arguments.server, runs[name])
@@ -77,6 +78,12 @@ def main() -> int:
         browser.close()
     print("\n".join(problems) or "nothing wrong")
     return 1 if problems else 0
+
+
+def _watched(page: Page, problems: list[str]) -> Page:
+    page.on("console", lambda message: problems.append(f"{page.url}: console: {message.text}"))
+    page.on("pageerror", lambda error: problems.append(f"{page.url}: {error}"))
+    return page
 
 
 def _photograph(page: Page, target: Path, width: int) -> Iterator[str]:

@@ -55,6 +55,29 @@ def mindinsight(root: Path) -> Cells:
     return cells
 
 
+def all_reduces_of_neighbours(root: Path, steps: set[int]) -> dict[tuple[int, int], dict[str, float]]:
+    """Bytes and ms between ranks 2n and 2n + 1, as each of them recorded it of its all-reduces in these steps."""
+    sums: dict[tuple[int, int], dict[str, float]] = defaultdict(lambda: {"bytes": 0.0, "time": 0.0})
+    for path in root.rglob("hccl_raw_*.csv"):
+        first = _rank(root, path, path.stem.split("_")[2]) // 2 * 2
+        for row in _rows_of_steps(path):
+            if int(row["step_num"]) not in steps:
+                continue
+            for operator, (_, _, _, ends) in json.loads(row["communication_operator_cost"]).items():
+                for link, transports in ends.items():
+                    src, dst = (first + int(end) for end in link.split("-"))
+                    if "AllReduce" in operator and src != dst:
+                        sums[src, dst]["bytes"] += transports["SDMA"][1] * 1000
+                        sums[src, dst]["time"] += transports["SDMA"][0]
+    return sums
+
+
+def _rows_of_steps(path: Path) -> list[dict[str, str]]:
+    csv.field_size_limit(1 << 30)
+    with path.open() as file:
+        return [row for row in csv.DictReader(file) if row["step_num"].isdecimal()]
+
+
 def msadvisor(root: Path) -> Cells:
     """A flat directory of hccl_info_R/OP/iterK.trace and step traces; the K-th execution of an operator is in step K."""
     cells = Cells()
@@ -73,7 +96,9 @@ def _rank(root: Path, path: Path, suffix: str) -> int:
     if not table.exists():
         return int(suffix)
     host = path.parts[path.parts.index("cluster_profiler") + 1]
-    addresses = dict(reversed(line.split()) for line in (root / "host_ips_mapping.txt").read_text().splitlines() if line)
+    addresses = dict(
+        reversed(line.split()) for line in (root / "host_ips_mapping.txt").read_text().splitlines() if line
+    )
     for server in json.loads(table.read_text())["server_list"]:
         if server["server_id"] == addresses[host]:
             return next(int(one["rank_id"]) for one in server["device"] if one["device_id"] == suffix)
@@ -93,21 +118,17 @@ def _step_trace(cells: Cells, path: Path, rank: int) -> None:
 
 
 def _hccl_raw(cells: Cells, path: Path, rank: int) -> None:
-    csv.field_size_limit(1 << 30)
-    with path.open() as file:
-        for row in csv.DictReader(file):
-            if not row["step_num"].isdecimal():
-                continue
-            step = int(row["step_num"])
-            cells.communication[rank, step] = {
-                "transit": float(row["communication_cost"]),
-                "waiting": float(row["wait_cost"]),
-            }
-            for ends, transports in json.loads(row["link_info"]).items():
-                src, dst = (int(end) for end in ends.split("-"))
-                for transport, (time, kilobytes, *_) in transports.items():
-                    if src != dst:
-                        _add(cells, (src, dst, transport), step, kilobytes * 1000, time)
+    for row in _rows_of_steps(path):
+        step = int(row["step_num"])
+        cells.communication[rank, step] = {
+            "transit": float(row["communication_cost"]),
+            "waiting": float(row["wait_cost"]),
+        }
+        for ends, transports in json.loads(row["link_info"]).items():
+            src, dst = (int(end) for end in ends.split("-"))
+            for transport, (time, kilobytes, *_) in transports.items():
+                if src != dst:
+                    _add(cells, (src, dst, transport), step, kilobytes * 1000, time)
 
 
 def _hccl_trace(cells: Cells, events: list[dict[str, Any]], place: Place) -> None:
@@ -118,7 +139,11 @@ def _hccl_trace(cells: Cells, events: list[dict[str, Any]], place: Place) -> Non
         for i, event in enumerate(stream):
             about = event["args"]
             ends = (about["src rank"], about["dst rank"])
-            if about["transport type"] == "SDMA" and about["task type"] in ("Memcpy", "Reduce Inline") and LOCAL not in ends:
+            if (
+                about["transport type"] == "SDMA"
+                and about["task type"] in ("Memcpy", "Reduce Inline")
+                and LOCAL not in ends
+            ):
                 _add(cells, (*ends, "SDMA"), place[1], about["size"], event["dur"] / 1e3)
             following = [one["args"]["task type"] for one in stream[i + 1 : i + 3]]
             if about["task type"] == "RDMASend" and following == ["RDMASend", "Notify Wait"]:
