@@ -187,7 +187,7 @@ def _text_problems(table: Mapping[str, object]) -> Iterator[str]:
             yield f"{key}: expected text, got {table.get(key)!r}"
     advice = table.get("advice")
     if not isinstance(advice, list) or not advice or not all(_is_advice(item) for item in advice):
-        yield f'advice: expected a list of sentences or {{ for = ["ascend"], text = "…" }}, got {advice!r}'
+        yield f"advice: expected a list of sentences, got {advice!r}"
     else:
         for tag in {tag for item in advice if isinstance(item, dict) for tag in item["for"]} - TAGS:
             yield f"advice: unknown tag {tag!r}; known: {', '.join(sorted(TAGS))}"

@@ -63,7 +63,7 @@ export function RanksTab({ run }: { run: string }) {
             colors={files ? ["exposed", "waiting"] : ["exposed"]}
             marked={focus.ranks}
             tip={tip}
-            label={t("ui.web.comm.ranks.title")}
+            label={t(files ? "ui.web.comm.ranks.title" : "ui.web.comm.ranks.unsplit")}
             onPick={(rank) => set({ links: rank }, true)}
           />
         )}
@@ -84,7 +84,7 @@ export function RanksTab({ run }: { run: string }) {
           name="communication"
           filters={filters}
           sort="-blocked_time"
-          caption={t("ui.web.comm.ranks.title")}
+          caption={t(files ? "ui.web.comm.ranks.title" : "ui.web.comm.ranks.unsplit")}
           hidden={files ? [] : ["waiting", "waiting_share", "transit", "last", "blocked_time"]}
           marked={(row) => focus.ranks.has(Number(row["rank"]))}
           render={{
