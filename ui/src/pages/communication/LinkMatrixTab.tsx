@@ -43,9 +43,8 @@ export function LinkMatrixTab({ run }: { run: string }) {
     () => [...new Set(table?.text("transport") ?? [])].filter((name) => name !== null),
     [table],
   );
-  // On one scale a slow kind of link looks broken: where there are several, each link is first shown against its class.
-  const compared = Array.from(table?.num("ratio") ?? []).some(Number.isFinite);
-  const metric = picked || (transports.length > 1 && compared ? "ratio" : "bandwidth");
+  // On one scale a slow kind of link looks broken: where there are several, each is first shown against what its kind reaches.
+  const metric = picked || (transports.length > 1 ? "utilisation" : "bandwidth");
   if (asked.problem) return <ProblemMessage problem={asked.problem} />;
   if (table?.length === 0) return <Empty title={t("ui.links.empty")} text={t("ui.links.empty.text")} />;
   return (
@@ -133,7 +132,7 @@ function MatrixChart({ run, table, metric, byHost }: MatrixChartProps) {
       >
         <span class="none">
           <b aria-hidden="true" />
-          {t("ui.web.comm.matrix.none")}
+          {t(metric === "ratio" ? "ui.web.comm.matrix.noclass" : "ui.web.comm.matrix.none")}
         </span>
       </LinkRamp>
       <p class="note">
