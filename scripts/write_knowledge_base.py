@@ -42,7 +42,9 @@ def _page(entry: KnowledgeEntry) -> str:
 
 def _section(text: EntryText, language: str) -> str:
     meaning, measured, advice = HEADINGS[language]
-    steps = "".join(f"{number}. {step}\n" for number, step in enumerate(map(_plain, text.advice), start=1))
+    steps = "".join(
+        f"{number}. {step}\n" for number, step in enumerate(map(_plain, text.labelled_advice(language)), start=1)
+    )
     return (
         f"**{_plain(text.summary)}**\n\n"
         f"### {meaning}\n\n{_plain(text.meaning)}\n\n### {measured}\n\n{_plain(text.measured)}\n\n### {advice}\n\n{steps}"

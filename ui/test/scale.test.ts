@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { cividis, inkOn, parseHex } from "../src/charts/color";
+import { inkOn, mix, parseHex, type Rgb } from "../src/charts/color";
 import { axisRange, linear, logFraction, ticks } from "../src/charts/scale";
 import { around, move, whole, zoom } from "../src/charts/viewport";
 
@@ -29,9 +29,14 @@ describe("scales", () => {
 });
 
 describe("the colour ramp", () => {
-  it("grows lighter, so that it reads without hue", () => {
-    const light = [0, 0.25, 0.5, 0.75, 1].map((at) => cividis(at).reduce((sum, part) => sum + part, 0));
-    expect([...light].sort((a, b) => a - b)).toEqual(light);
+  const lightness = ([red, green, blue]: Rgb): number => 0.299 * red + 0.587 * green + 0.114 * blue;
+
+  it.each([
+    ["compute", "#2b6cb0"],
+    ["exposed", "#e8890c"],
+  ])("grows darker towards %s, so that it reads without hue", (_, color) => {
+    const ramp = [0, 0.25, 0.5, 0.75, 1].map((at) => lightness(mix(parseHex("#e6ebf2"), parseHex(color), at)));
+    expect([...ramp].sort((a, b) => b - a)).toEqual(ramp);
   });
 
   it("text on it stays readable", () => {

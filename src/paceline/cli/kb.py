@@ -56,7 +56,7 @@ def _page(entry: KnowledgeEntry, language: Language, width: int) -> Iterator[Sty
         yield Styled(f"\n{text(f'cli.kb.{heading}', language)}", "bold")
         yield from _paragraph(paragraph, width)
     yield Styled(f"\n{text('cli.kb.advice', language)}", "bold")
-    for number, step in enumerate(page.advice, start=1):
+    for number, step in enumerate(page.labelled_advice(language), start=1):
         yield from map(Styled, indented(step, width, first=f"{number:>3} ", rest="    "))
 
 

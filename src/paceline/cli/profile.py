@@ -11,8 +11,8 @@ from typing import Any, List, Optional
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.rank_list import ranks_of
 from paceline.core.errors import PacelineError, UsageError
+from paceline.core.rank_list import ranks_of
 from paceline.profiling.dynamic_config import RecordRequest
 from paceline.profiling.option_parsing import parse_options
 from paceline.profiling.options import ProfilerLevel

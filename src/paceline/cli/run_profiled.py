@@ -10,8 +10,8 @@ from typing import Any, List, Optional
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.rank_list import ranks_of
 from paceline.core.errors import UsageError
+from paceline.core.rank_list import ranks_of
 from paceline.profiling.environment_options import VARIABLE, read_options, to_json
 from paceline.profiling.launch import run
 from paceline.profiling.options import ProfilerLevel

@@ -17,6 +17,7 @@ from paceline.diagnosis.hardware import Hardware
 from paceline.diagnosis.input_evidence import with_bottleneck
 from paceline.diagnosis.loss import with_loss
 from paceline.diagnosis.masked_faults import price_after_fixing_top
+from paceline.diagnosis.platform import platform
 from paceline.diagnosis.render import in_words
 from paceline.diagnosis.rule import RuleFunction, our_rules
 from paceline.diagnosis.rule_finding import Examination, RuleFinding, rank_findings
@@ -91,6 +92,7 @@ def examine(
         study_numbers(run),
         predict_steps(context.replay),
         context.timeline.level,
+        platform(run),
     )
 
 

@@ -15,6 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from paceline.core.errors import FormatError, UsageError
+from paceline.core.i18n import Language, text
+from paceline.diagnosis.platform import ORDER, TAGS, fits
 
 if sys.version_info >= (3, 11):
     import tomllib as toml
@@ -68,6 +70,18 @@ class EntryText:
     meaning: str
     measured: str
     advice: tuple[str, ...]
+    advice_tags: tuple[frozenset[str], ...] = ()
+    """For which recordings each line is, as in platform.py; no tags: for all."""
+
+    def labelled_advice(self, language: Language) -> tuple[str, ...]:
+        """All advice, each line that is not for every recording with the recordings it is for before it."""
+        tags = self.advice_tags or (frozenset[str](),) * len(self.advice)
+        return tuple(f"{_label(for_, language)}{line}" for line, for_ in zip(self.advice, tags, strict=True))
+
+    def advice_for(self, facts: frozenset[str]) -> tuple[str, ...]:
+        """The advice that fits, in the order to try it; all of it where none does."""
+        tagged = zip(self.advice, self.advice_tags or (frozenset[str](),) * len(self.advice), strict=True)
+        return tuple(line for line, tags in tagged if fits(tags, facts)) or self.advice
 
     @property
     def placeholders(self) -> frozenset[str]:
@@ -87,6 +101,12 @@ class KnowledgeEntry:
 
     def text(self, language: str) -> EntryText:
         return self.zh if language == "zh" else self.en
+
+
+def _label(tags: frozenset[str], language: Language) -> str:
+    if not tags:
+        return ""
+    return f"[{', '.join(text(f'diagnosis.for.{tag}', language) for tag in ORDER if tag in tags)}] "
 
 
 @cache
@@ -143,7 +163,9 @@ def _text(table: Mapping[str, object]) -> EntryText:
     title, summary, meaning, measured = (str(table[key]) for key in _SENTENCES)
     advice = table["advice"]
     assert isinstance(advice, list)  # checked by _problems
-    return EntryText(title, summary, meaning, measured, tuple(advice))
+    lines = tuple(item["text"] if isinstance(item, dict) else item for item in advice)
+    tags = tuple(frozenset(item["for"]) if isinstance(item, dict) else frozenset[str]() for item in advice)
+    return EntryText(title, summary, meaning, measured, lines, tags if any(tags) else ())
 
 
 def _problems(data: Mapping[str, object]) -> Iterator[str]:
@@ -167,8 +189,11 @@ def _text_problems(table: Mapping[str, object]) -> Iterator[str]:
         if not _is_sentence(table.get(key)):
             yield f"{key}: expected text, got {table.get(key)!r}"
     advice = table.get("advice")
-    if not isinstance(advice, list) or not advice or not all(_is_sentence(item) for item in advice):
+    if not isinstance(advice, list) or not advice or not all(_is_advice(item) for item in advice):
         yield f"advice: expected a list of sentences, got {advice!r}"
+    else:
+        for tag in {tag for item in advice if isinstance(item, dict) for tag in item["for"]} - TAGS:
+            yield f"advice: unknown tag {tag!r}; known: {', '.join(sorted(TAGS))}"
     yield from _title_problems(str(table.get("title", "")))
 
 
@@ -183,6 +208,15 @@ def _title_problems(title: str) -> Iterator[str]:
 
 def _is_sentence(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
+
+
+def _is_advice(item: object) -> bool:
+    """A sentence, or one with the recordings it is for."""
+    if not isinstance(item, dict):
+        return _is_sentence(item)
+    tags = item.get("for")
+    tagged = isinstance(tags, list) and bool(tags) and all(isinstance(tag, str) for tag in tags)
+    return item.keys() == {"for", "text"} and tagged and _is_sentence(item["text"])
 
 
 def _table(data: Mapping[str, object], language: str) -> Mapping[str, object]:

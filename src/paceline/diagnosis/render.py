@@ -9,6 +9,7 @@ import msgspec
 from paceline.core.i18n import Language, catalogue, text
 from paceline.diagnosis.finding import Diagnosis, Evidence, Finding, Gain, ReplayCheck, Subject
 from paceline.diagnosis.knowledge import EntryText, load_entry
+from paceline.diagnosis.platform import reach
 from paceline.diagnosis.rule_finding import Examination, MeasuredValue, PredictedGain, RuleFinding
 
 _MOST_NAMED = 8
@@ -21,7 +22,7 @@ def in_words(examination: Examination, language: Language) -> Diagnosis:
         run=examination.run,
         replay=_replay_check(examination),
         study=examination.study,
-        findings=tuple(finding_in_words(finding, language) for finding in examination.findings),
+        findings=tuple(finding_in_words(finding, language, examination.platform) for finding in examination.findings),
     )
 
 
@@ -34,7 +35,8 @@ def _replay_check(examination: Examination) -> ReplayCheck:
     return ReplayCheck(residual, typical, worst, examination.level)
 
 
-def finding_in_words(finding: RuleFinding, language: Language) -> Finding:
+def finding_in_words(finding: RuleFinding, language: Language, platform: frozenset[str] = frozenset()) -> Finding:
+    """`platform` decides which advice fits: platform.py."""
     return Finding(
         id=finding.id,
         severity=finding.severity,
@@ -44,7 +46,7 @@ def finding_in_words(finding: RuleFinding, language: Language) -> Finding:
         gain=_gain(finding.gain),
         title=title(finding, language),
         evidence=tuple(_evidence(measurement, language) for measurement in finding.evidence),
-        advice=_text(finding, language).advice,
+        advice=_text(finding, language).advice_for(platform | reach(finding.subject.links)),
         doubts=finding.doubts,
         see=f"{'own' if finding.entry else 'kb'}/{finding.id}",
     )

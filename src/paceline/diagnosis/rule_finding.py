@@ -133,3 +133,5 @@ class Examination:
     """How well steps are predicted from each other; None with too few steps."""
     level: Level = "collectives"
     """The finest the graph was built of."""
+    platform: frozenset[str] = frozenset()
+    """Device and framework, as in platform.py."""

@@ -75,6 +75,16 @@ def apply_fix(context: DiagnosisContext, costs: Costs, text: str) -> Costs:
     raise UsageError(f"--fix {text}: unknown fix", hint=f"possible: {_POSSIBLE}")
 
 
+def possible_fixes(context: DiagnosisContext) -> list[str]:
+    """Fixes that need no name and can do something here: this run has several stages, communication, input wait."""
+    can = {
+        "stages": len(np.unique(context.stages[context.stages >= 0])) > 1,
+        "overlap": bool((context.timeline.events.members > 1).any()),
+        "input": bool((np.nan_to_num(context.matrix(INPUT_WAIT)) > 0).any()),
+    }
+    return [fix for fix, possible in can.items() if possible]
+
+
 def _ranks(context: DiagnosisContext, costs: Costs, rank_rows: list[int], text: str) -> Costs:
     if not rank_rows:
         raise UsageError(f"--fix {text}: this run has no such rank or host")

@@ -84,21 +84,28 @@ def rank_communication(chosen: str) -> str:
 
     time, waiting, transit, blocked_time    ms per step
     calls, bytes                            per step
-    waiting_share                           waiting / time
+    waiting_share                           waiting / time, where both are known
     bandwidth                               sum(bytes) / sum(transit), GB/s
     last                                    share of its collectives in which it arrived last
+
+    Of some steps a recording may know when collectives began and ended, but neither transfer nor waiting: each number is the
+    mean over the steps that know it.
     """
     return f"""
         WITH summed AS (
             SELECT rank, sum(calls) AS calls, sum(duration) / 1e6 AS time, sum(waiting) / 1e6 AS waiting,
                    sum(transit) / 1e6 AS transit, sum(bytes) AS bytes, sum(bytes) / nullif(sum(transit), 0) AS bandwidth,
                    sum(last) / nullif(sum(instances), 0) AS last, sum(blocked_time) / 1e6 AS blocked_time,
-                   count(DISTINCT coalesce(step, 0)) AS steps
+                   sum(duration) FILTER (waiting IS NOT NULL) / 1e6 AS split_time,
+                   count(DISTINCT coalesce(step, 0)) AS steps,
+                   count(DISTINCT coalesce(step, 0)) FILTER (waiting IS NOT NULL) AS waiting_steps,
+                   count(DISTINCT coalesce(step, 0)) FILTER (transit IS NOT NULL) AS transit_steps,
+                   count(DISTINCT coalesce(step, 0)) FILTER (bytes IS NOT NULL) AS bytes_steps
             FROM rank_collectives WHERE {chosen} GROUP BY rank
         )
-        SELECT rank, calls / steps AS calls, time / steps AS time, waiting / steps AS waiting, transit / steps AS transit,
-               waiting / nullif(time, 0) AS waiting_share, bytes / steps AS bytes, bandwidth, last,
-               blocked_time / steps AS blocked_time
+        SELECT rank, calls / steps AS calls, time / steps AS time, waiting / waiting_steps AS waiting,
+               transit / transit_steps AS transit, waiting / nullif(split_time, 0) AS waiting_share,
+               bytes / bytes_steps AS bytes, bandwidth, last, blocked_time / steps AS blocked_time
         FROM summed
     """
 
@@ -114,7 +121,7 @@ COLLECTIVES_COMPARED = """
 COLLECTIVE_ARRIVALS = """
     SELECT "group", op, sequence, rank, (coalesce(start, -duration) - first_arrival) / 1e6 AS late,
            (last_arrival - coalesce(start, -duration)) / 1e6 AS waited, duration / 1e6 AS duration,
-           one.transit / 1e6 AS transit, wait / 1e6 AS wait, one.bytes AS bytes
+           one.transit / 1e6 AS transit, wait / 1e6 AS wait, one.bytes AS bytes, one.name AS name, one.step AS step
     FROM collectives AS one JOIN collective_instances USING ("group", op, sequence)
 """
 """Each member of each collective, ms: when it arrived after the first, how long it waited for the last, how long it stayed."""

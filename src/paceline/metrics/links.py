@@ -4,6 +4,7 @@ A link's class and reference: metrics/slow_links.py. Beside them:
 
     speed       = design speed of the transport where it is known, else the 95th percentile of its busy links
     utilisation = bandwidth / speed
+    steps       = steps in which its sender recorded links: totals / steps are per step
     busy        = carries at least a tenth of what the busiest link of its transport does; others show latency, not bandwidth
 """
 
@@ -27,13 +28,19 @@ LINK_TOTALS = f"""
                sum(bytes) >= 0.1 * max(sum(bytes)) OVER (PARTITION BY transport, scope) AS busy
         FROM link_steps WHERE {{chosen}} GROUP BY "group", src, dst, scope, transport
     ),
+    senders AS (
+        SELECT "group", src, scope, count(DISTINCT coalesce(step, -1)) AS steps
+        FROM link_steps WHERE {{chosen}} GROUP BY "group", src, scope
+    ),
     speeds AS (
         SELECT transport, quantile_cont(bandwidth, 0.95) FILTER (busy) AS top, {{nominal}} AS nominal,
                coalesce(nominal, top) AS speed
         FROM totals GROUP BY transport
     )
-    SELECT totals.*, top, nominal, speed, bandwidth / speed AS utilisation
+    SELECT totals.*, steps, top, nominal, speed, bandwidth / speed AS utilisation
     FROM totals LEFT JOIN speeds ON totals.transport IS NOT DISTINCT FROM speeds.transport
+    LEFT JOIN senders ON totals.src = senders.src AND totals.scope = senders.scope
+        AND totals."group" IS NOT DISTINCT FROM senders."group"
 """
 """One row per link, over the steps chosen, from `link_steps`."""
 

@@ -17,13 +17,14 @@ MOST_ROWS = 500
 MOST_EXPORTED = 1_000_000
 _CHUNK = 10_000
 
-Filters = Mapping[str, int | str]
-ColumnKind = Literal["text", "rank", "count", "ms", "bytes", "rate", "fraction", "number"]
+Filters = Mapping[str, int | str | list[int]]
+"""A filter by ranks is a list of them."""
+ColumnKind = Literal["text", "rank", "count", "ms", "bytes", "memory", "rate", "fraction", "number"]
 
 
 @dataclass(frozen=True)
 class Column:
-    """`kind` tells the page how to show it; rates are GB/s."""
+    """`kind` tells the page how to show it; rates are GB/s, memory is bytes shown in GiB."""
 
     name: str
     kind: ColumnKind = "text"
@@ -81,7 +82,7 @@ def csv_lines(cursor: duckdb.DuckDBPyConnection, table: PagedTable, filters: Fil
         yield _csv([[spreadsheet_cell(value) for value in row] for row in rows])
 
 
-def _query(table: PagedTable, filters: Filters) -> tuple[str, dict[str, int | str | None]]:
+def _query(table: PagedTable, filters: Filters) -> tuple[str, dict[str, int | str | list[int] | None]]:
     unknown = set(filters) - set(table.filters)
     if unknown:
         possible = ", ".join(table.filters) or "–"
@@ -107,7 +108,7 @@ def _listed(table: PagedTable) -> str:
     return ", ".join(f'"{name}"' for name in table.names)
 
 
-_UNITS = {"ms": "ms", "bytes": "B", "rate": "GB/s", "fraction": "fraction"}
+_UNITS = {"ms": "ms", "bytes": "B", "memory": "B", "rate": "GB/s", "fraction": "fraction"}
 
 
 def _titled(column: Column) -> str:

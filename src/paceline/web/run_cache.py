@@ -308,11 +308,20 @@ class RunCache:
     def __init__(self, base: Path, hardware: Hardware) -> None:
         self._base, self._hardware = base, hardware
         self._runs: dict[str, CachedRun] = {}
+        self._closed: dict[str, tuple[FoundRun, dict[Language, Diagnosis]]] = {}
         self._lock = threading.Lock()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="paceline-read")
 
     def get(self, run_id: str) -> CachedRun | None:
         return self._runs.get(run_id)
+
+    def diagnoses(self, found: FoundRun) -> dict[Language, Diagnosis]:
+        """What a run's diagnosis was in every language, also after it was closed; empty if its files changed since."""
+        run = self.get(found.id)
+        if run is not None:
+            return run.diagnoses
+        before, diagnoses = self._closed.get(found.id, (found, {}))
+        return diagnoses if before.fingerprint == found.fingerprint else {}
 
     def open(self, found: FoundRun, *, again: bool = False) -> CachedRun:
         """Open a run unless it is open; `again` reads its files again."""
@@ -320,12 +329,13 @@ class RunCache:
             known = self._runs.get(found.id)
             if known is not None and not again and known.state.phase != FAILED:
                 return known
-            self._evict()
+            self._evict(MOST_OPEN - 1)
             run = self._runs[found.id] = CachedRun(found, self._base, self._hardware)
         if known is not None:
             self._reader.submit(known.close)
         self._reader.submit(run.read)
         self._reader.submit(run.precompute)
+        self._reader.submit(self._trim)
         return run
 
     def open_timeline(self, run: CachedRun) -> None:
@@ -342,9 +352,15 @@ class RunCache:
             run.close()
         self._runs.clear()
 
-    def _evict(self) -> None:
+    def _trim(self) -> None:
+        """Many runs may have been opened at once: those that were read first are closed."""
+        with self._lock:
+            self._evict(MOST_OPEN)
+
+    def _evict(self, keep: int) -> None:
         idle = sorted((run for run in self._runs.values() if not run.users), key=lambda run: run.last_used)
-        for run in idle[: max(0, len(self._runs) - MOST_OPEN + 1)]:
+        for run in idle[: max(0, len(self._runs) - keep)]:
             if run.state.phase in (READY, FAILED):
                 del self._runs[run.found.id]
+                self._closed[run.found.id] = (run.found, run.diagnoses)
                 self._reader.submit(run.close)

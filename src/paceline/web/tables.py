@@ -7,19 +7,23 @@ ms, sizes bytes, bandwidth GB/s.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from paceline.metrics.collectives import COLLECTIVE_ARRIVALS, COLLECTIVES_COMPARED, rank_communication, rank_operators
 from paceline.metrics.links import LINK_TOTALS, packets_by_size
 from paceline.metrics.memory import ALLOCATIONS as MEMORY_ALLOCATIONS
 from paceline.metrics.operators import compared_operators
+from paceline.metrics.phases import rank_phases
 from paceline.metrics.steps import PARTS
 from paceline.web.paging import Column, Filters, PagedTable
 
+Per = Literal["step", "total"]
 _STEADY = "(step IS NULL OR step IN (SELECT step FROM steady_steps))"
 WHO = (
-    "($rank IS NULL OR rank = $rank) AND ($host IS NULL OR host = $host) AND ($stage IS NULL OR stage = $stage) "
+    "($rank IS NULL OR list_contains($rank, rank)) AND ($host IS NULL OR host = $host) AND ($stage IS NULL OR stage = $stage) "
     'AND ($group IS NULL OR rank IN (SELECT rank FROM groups WHERE "group" = $group))'
 )
+_PARTS_SHOWN = ("data", "forward_backward", "phase_tail", *(part for part in PARTS if part != "data"))
 _WHO_FILTERS = ("rank", "host", "stage", "group")
 
 
@@ -45,9 +49,13 @@ def chosen_steps(step: int | None) -> str:
     return _STEADY if step is None else f"step = {step:d}"
 
 
-def links_in_step(step: int | None) -> str:
-    """Links with their columns: over the steps that count, or in one step."""
-    return "link_totals" if step is None else f"({_step_links(f'step = {step:d}')})"
+def links_in_step(step: int | None, per: Per) -> str:
+    """Links with their columns: over the steps that count, or in one step; bytes and times per step or in total."""
+    links = "link_totals" if step is None else f"({_step_links(f'step = {step:d}')})"
+    return links if per == "total" else f"(SELECT * REPLACE ({_PER_STEP}) FROM {links})"
+
+
+_PER_STEP = "bytes / steps AS bytes, duration / steps AS duration, expected / steps AS expected"
 
 
 def _step_links(chosen: str) -> str:
@@ -63,17 +71,19 @@ def _step_links(chosen: str) -> str:
 
 def _step_trace(filters: Filters) -> str:
     rows = "rank_means" if filters.get("step") is None else "(SELECT *, 1 AS steps FROM rank_steps WHERE step = $step)"
-    return f"SELECT * FROM {rows} JOIN ranks USING (rank) WHERE {WHO}"
+    phases = rank_phases(_STEADY if filters.get("step") is None else "step = $step")
+    return f"SELECT * FROM {rows} LEFT JOIN ({phases}) USING (rank) JOIN ranks USING (rank) WHERE {WHO}"
 
 
 STEP_TRACE = PagedTable(
     "step-trace",
     "Where each rank's step goes: the mean of the steps that count, or one step; the parts add up to the duration. "
+    "forward_backward and phase_tail are no parts of their own: they span computing, communication and waiting. "
     "self_time and reference are medians over the steps, excess = self_time / reference - 1.",
     (
         *_rank_columns(),
         Column("steps", "count"),
-        *_ms("duration", *PARTS, "self_time", "reference"),
+        *_ms("duration", *_PARTS_SHOWN, "self_time", "reference"),
         Column("excess", "fraction"),
         *_ms("bubble"),
     ),
@@ -104,22 +114,26 @@ COMMUNICATION = PagedTable(
 
 def _links(filters: Filters) -> str:
     source = "link_totals" if filters.get("step") is None else f"({_step_links('step = $step')})"
+    if filters.get("per") != "total":
+        source = f"(SELECT * REPLACE ({_PER_STEP}) FROM {source})"
     return f"""
-        SELECT src, dst, sender.host AS src_host, receiver.host AS dst_host, scope, transport, bytes,
-               duration / 1e6 AS time, bandwidth, reference, ratio, peers
+        SELECT src, dst, sender.host AS src_host, receiver.host AS dst_host, scope, one."group", transport,
+               bytes, duration / 1e6 AS time, bandwidth, reference, ratio, peers
         FROM {source} AS one
         LEFT JOIN ranks AS sender ON scope = 'global' AND src = sender.rank
         LEFT JOIN ranks AS receiver ON scope = 'global' AND dst = receiver.rank
-        WHERE src <> dst AND ($src IS NULL OR src = $src) AND ($dst IS NULL OR dst = $dst)
-          AND ($rank IS NULL OR src = $rank OR dst = $rank) AND ($transport IS NULL OR transport = $transport)
-          AND ($host IS NULL OR sender.host = $host OR receiver.host = $host)
+        WHERE src <> dst AND scope = coalesce($scope, 'global')
+          AND ($src IS NULL OR list_contains($src, src)) AND ($dst IS NULL OR list_contains($dst, dst))
+          AND ($rank IS NULL OR list_contains($rank, src) OR list_contains($rank, dst))
+          AND ($transport IS NULL OR transport = $transport) AND ($host IS NULL OR sender.host = $host OR receiver.host = $host)
     """
 
 
 LINKS = PagedTable(
     "links",
-    "Every link: bytes, time, bandwidth, and what links of its class reach: same transport, same kind of message, groups "
-    "of the same size, about as many bytes. ratio = bandwidth / reference.",
+    "Every link: bytes and time per step (per=total: in total), bandwidth, and what links of its class reach: same "
+    "transport, same kind of message, groups of the same size, about as many bytes. ratio = bandwidth / reference. "
+    "scope=group: links whose ends are numbers inside a communicator (group) whose members are unknown.",
     (
         Column("src", "rank"),
         Column("dst", "rank"),
@@ -132,10 +146,11 @@ LINKS = PagedTable(
         Column("reference", "rate"),
         Column("ratio", "fraction"),
         Column("peers", "count"),
+        Column("group"),
         Column("scope"),
     ),
     _links,
-    ("step", "src", "dst", "rank", "host", "transport"),
+    ("step", "src", "dst", "rank", "host", "transport", "per", "scope"),
     "ratio",
 )
 
@@ -161,7 +176,7 @@ COLLECTIVES = PagedTable(
     _fixed(f"""
         SELECT one.*, ranks.host AS last_host FROM ({COLLECTIVES_COMPARED}) AS one LEFT JOIN ranks ON last_rank = ranks.rank
         WHERE ($step IS NULL OR step = $step) AND ($group IS NULL OR "group" = $group) AND ($op IS NULL OR op = $op)
-          AND ($rank IS NULL OR last_rank = $rank) AND ($q IS NULL OR contains(lower(name), lower($q)))
+          AND ($rank IS NULL OR list_contains($rank, last_rank)) AND ($q IS NULL OR contains(lower(name), lower($q)))
     """),
     ("step", "op", "group", "rank", "q"),
     "-waited",
@@ -170,7 +185,13 @@ COLLECTIVES = PagedTable(
 ARRIVALS = PagedTable(
     "arrivals",
     "One collective: when each rank arrived after the first, how long it waited for the last, how long it stayed.",
-    (*_rank_columns(), *_ms("late", "waited", "duration", "transit", "wait"), Column("bytes", "bytes")),
+    (
+        *_rank_columns(),
+        *_ms("late", "waited", "duration", "transit", "wait"),
+        Column("bytes", "bytes"),
+        Column("name"),
+        Column("step", "count"),
+    ),
     _fixed(f"""
         SELECT * FROM ({COLLECTIVE_ARRIVALS}) LEFT JOIN ranks USING (rank)
         WHERE "group" = $group AND op = $op AND sequence = $sequence
@@ -194,7 +215,7 @@ PACKETS = PagedTable(
     ),
     _of_steps(
         lambda chosen: packets_by_size(
-            f"{chosen} AND ($rank IS NULL OR rank = $rank) AND ($transport IS NULL OR transport = $transport)"
+            f"{chosen} AND ($rank IS NULL OR list_contains($rank, rank)) AND ($transport IS NULL OR transport = $transport)"
         )
     ),
     ("step", "rank", "transport"),
@@ -206,12 +227,12 @@ MEMORY = PagedTable(
     "Peak of each rank's device memory: its share of what there is, and how much more it is than its peers'.",
     (
         *_rank_columns(),
-        Column("peak", "bytes"),
-        Column("capacity", "bytes"),
+        Column("peak", "memory"),
+        Column("capacity", "memory"),
         Column("share", "fraction"),
-        Column("reference", "bytes"),
+        Column("reference", "memory"),
         Column("excess", "fraction"),
-        Column("static", "bytes"),
+        Column("static", "memory"),
         Column("basis"),
     ),
     _fixed(f"SELECT * FROM rank_memory JOIN ranks USING (rank) WHERE {WHO}"),
@@ -225,13 +246,13 @@ ALLOCATIONS = PagedTable(
     (
         Column("name"),
         Column("kind"),
-        Column("size", "bytes"),
+        Column("size", "memory"),
         *_ms("lifetime"),
-        Column("allocated", "bytes"),
+        Column("allocated", "memory"),
         Column("position", "count"),
     ),
     _fixed(f"""
-        SELECT * FROM ({MEMORY_ALLOCATIONS}) WHERE rank = $rank AND ($q IS NULL OR contains(lower(name), lower($q)))
+        SELECT * FROM ({MEMORY_ALLOCATIONS}) WHERE list_contains($rank, rank) AND ($q IS NULL OR contains(lower(name), lower($q)))
     """),
     ("rank", "q"),
     "-size",
@@ -267,7 +288,7 @@ OPERATOR_FLOPS = PagedTable(
     ),
     _fixed("""
         SELECT name, unit, flops, flops_per_s, utilisation FROM flops
-        WHERE rank = $rank AND name IS NOT NULL AND ($q IS NULL OR contains(lower(name), lower($q)))
+        WHERE list_contains($rank, rank) AND name IS NOT NULL AND ($q IS NULL OR contains(lower(name), lower($q)))
     """),
     ("rank", "q"),
     "-flops",
@@ -279,7 +300,7 @@ def _operators(filters: Filters) -> str:
     """By type, or by name inside types."""
     return f"""
         SELECT * FROM ({compared_operators(by_name=filters.get("level") == "name")})
-        WHERE rank = $rank AND ($level IS NULL OR true)
+        WHERE list_contains($rank, rank) AND ($level IS NULL OR true)
           AND ($q IS NULL OR contains(lower(coalesce(name, type)), lower($q)))
     """
 
@@ -320,7 +341,7 @@ CARD_COLLECTIVES = PagedTable(
         lambda chosen: (
             f"""
             SELECT * FROM ({rank_operators(chosen)})
-            WHERE rank = $rank AND ($q IS NULL OR contains(lower(name), lower($q)))
+            WHERE list_contains($rank, rank) AND ($q IS NULL OR contains(lower(name), lower($q)))
         """
         )
     ),
@@ -346,7 +367,7 @@ INPUT_PIPELINE = PagedTable(
     ),
     _fixed("""
         SELECT op_id, op, stage, parent, workers, queue_size, queue_capacity, queue_empty, time / 1e6 AS time, cpu
-        FROM input_pipeline WHERE rank = $rank
+        FROM input_pipeline WHERE list_contains($rank, rank)
     """),
     ("rank",),
     "op_id",
@@ -359,7 +380,7 @@ HOST_CALLS = PagedTable(
     (Column("layer"), Column("name"), Column("count", "count"), *_ms("time", "min", "max")),
     _fixed("""
         SELECT layer, name, count, time / 1e6 AS time, min / 1e6 AS min, max / 1e6 AS max FROM host_calls
-        WHERE rank = $rank AND ($q IS NULL OR contains(lower(name), lower($q)))
+        WHERE list_contains($rank, rank) AND ($q IS NULL OR contains(lower(name), lower($q)))
     """),
     ("rank", "q"),
     "-time",
@@ -371,11 +392,16 @@ CARD_STEPS = PagedTable(
     "A rank's steps one by one; the parts add up to the duration.",
     (
         Column("step", "count"),
-        *_ms("duration", *PARTS, "self_time", "reference"),
+        *_ms("duration", *_PARTS_SHOWN, "self_time", "reference"),
         Column("excess", "fraction"),
         *_ms("bubble"),
     ),
-    _fixed("SELECT * FROM rank_steps WHERE rank = $rank AND step IS NOT NULL"),
+    _fixed("""
+        SELECT one.*, phases.forward_backward / 1e6 AS forward_backward,
+               phases.tail / 1e6 AS phase_tail
+        FROM rank_steps AS one LEFT JOIN steps AS phases ON one.rank = phases.rank AND one.step = phases.step
+        WHERE list_contains($rank, one.rank) AND one.step IS NOT NULL
+    """),
     ("rank",),
     "step",
     needs=("rank",),
@@ -387,7 +413,8 @@ GROUPS = PagedTable(
     (Column("group"), Column("kind"), Column("members", "count"), Column("ranks")),
     _fixed("""
         SELECT "group", any_value(kind) AS kind, count(*) AS members, string_agg(rank, ',' ORDER BY index, rank) AS ranks
-        FROM groups WHERE ($rank IS NULL OR "group" IN (SELECT "group" FROM groups WHERE rank = $rank)) GROUP BY "group"
+        FROM groups
+        WHERE $rank IS NULL OR "group" IN (SELECT "group" FROM groups WHERE list_contains($rank, rank)) GROUP BY "group"
     """),
     ("rank",),
     "kind",

@@ -162,7 +162,7 @@ def test_a_collective_shows_who_came_last(page: Page, server: Server) -> None:
     table = page.locator("[data-table=collectives]")
     table.locator("tbody tr button").first.click()
     dialog = page.locator("dialog")
-    expect(dialog).to_contain_text("of 4 ranks")
+    expect(dialog).to_contain_text(re.compile(r"Arrivals: .+ in step \d+, 4 ranks"))
     drawn(page, "dialog canvas")
     expect(dialog.locator("tbody tr")).to_have_count(4)
     dialog.get_by_role("button", name="Close").click()

@@ -146,5 +146,14 @@ export const byExcess = (a: { excess: number }, b: { excess: number }): number =
 /** Some recordings know phases (iteration interval, forward/backward, tail), not computing and communication. */
 export const knowsPhasesOnly = (parts: Parts): boolean => parts.tail > 0 && parts.exposed + parts.waiting === 0;
 
+/** What a recording of phases does not tell; its forward and backward holds them all. */
+const UNKNOWN_IN_PHASES = ["compute", "overlapped", "exposed", "waiting", "tail", "free", "bubble"];
+
+/** Columns of a table of steps that say nothing in this recording. */
+export function hiddenParts(mean: Parts | undefined): readonly string[] {
+  if (!mean) return [];
+  return knowsPhasesOnly(mean) ? UNKNOWN_IN_PHASES : mean.tail > 0 ? [] : ["tail"];
+}
+
 const known = (value: number): number | null => (Number.isNaN(value) ? null : value);
 const orZero = (value: number): number => (Number.isNaN(value) ? 0 : value);

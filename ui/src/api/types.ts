@@ -57,10 +57,10 @@ export interface ChangedValue {
   percent: number | null;
 }
 
-/** `kind` tells the page how to show it; rates are GB/s. */
+/** `kind` tells the page how to show it; rates are GB/s, memory is bytes shown in GiB. */
 export interface Column {
   name: string;
-  kind: "bytes" | "count" | "fraction" | "ms" | "number" | "rank" | "rate" | "text";
+  kind: "bytes" | "count" | "fraction" | "memory" | "ms" | "number" | "rank" | "rate" | "text";
 }
 
 /** `source` is the name of the run on the server. */
@@ -200,6 +200,10 @@ export interface NameSum {
   name: string;
   count: number;
   time: number;
+}
+
+export interface OpenedRuns {
+  opened: number;
 }
 
 /** 32-bit floating-point numbers. */

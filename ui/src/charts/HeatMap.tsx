@@ -38,7 +38,7 @@ export function HeatMap({
   const theme = useContext(ThemeContext);
   const [cursor, setCursor] = useState<{ column: number; row: number } | null>(null);
   const image = useMemo(
-    () => timed("cells", () => cellImage(values, columns, rows, theme)),
+    () => timed("cells", () => cellImage(values, columns, rows, "compute")),
     [values, columns, rows, theme],
   );
   const tall = Math.min(22, Math.max(5, Math.round(260 / Math.max(1, rows)))) * rows;

@@ -2,32 +2,16 @@
 
 export type Rgb = [number, number, number];
 
-// Cividis: dark blue to yellow, ordered by lightness, the same to every kind of colour vision.
-const CIVIDIS: Rgb[] = [
-  [0, 32, 77],
-  [0, 53, 110],
-  [60, 77, 109],
-  [97, 100, 111],
-  [124, 123, 120],
-  [154, 147, 117],
-  [186, 173, 106],
-  [221, 201, 84],
-  [255, 234, 70],
-];
+/** Where the ramp begins: a known value that is small must differ from the paper of what is unknown. */
+export const RAMP_START = 0.12;
 
-export function cividis(fraction: number): Rgb {
-  const at = Math.min(1, Math.max(0, fraction)) * (CIVIDIS.length - 1);
-  const low = Math.floor(at);
-  return mix(CIVIDIS[low], CIVIDIS[Math.min(low + 1, CIVIDIS.length - 1)], at - low);
-}
+/** Single cells on empty paper must be seen at the pale end too. */
+export const MATRIX_START = 0.28;
 
-/** On dark paper the darkest blue would vanish: there the ramp starts higher. */
-const RAMP_START = { light: 0, dark: 0.3 };
-
-/** The same, as it is drawn on the paper of a theme. */
-export function ramp(fraction: number, theme: "light" | "dark"): Rgb {
-  const start = RAMP_START[theme];
-  return cividis(start + (1 - start) * fraction);
+/** From the pale end to a colour of the style sheet, in `steps` + 1 colours: everywhere more colour is more of what is named. */
+export function rampColors(color: string, steps: number, start = RAMP_START): Rgb[] {
+  const [low, high] = [parseHex(variable("ramp-low")), parseHex(variable(color))];
+  return Array.from({ length: steps + 1 }, (_, i) => mix(low, high, start + ((1 - start) * i) / steps));
 }
 
 export function mix(from: Rgb, to: Rgb, fraction: number): Rgb {
@@ -54,5 +38,6 @@ export function variable(name: string): string {
 
 /** Categories spread over the lightness scale, so that they differ to every eye and in print. */
 export const categoryFraction = (index: number, count: number): number =>
-  count < 2 ? 0.25 : 0.12 + (0.8 * index) / (count - 1);
-export const categoryColor = (index: number, count: number): string => css(cividis(categoryFraction(index, count)));
+  count < 2 ? 0.6 : 0.15 + (0.85 * index) / (count - 1);
+export const categoryColor = (index: number, count: number, color: string): string =>
+  css(rampColors(color, 100, MATRIX_START)[Math.round(100 * categoryFraction(index, count))]);

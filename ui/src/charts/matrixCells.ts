@@ -1,20 +1,14 @@
 // The cells of a matrix: few as rectangles, very many straight into pixels.
-import { css, parseHex, ramp, variable, type Rgb } from "./color";
+import { css, MATRIX_START, parseHex, rampColors, variable, type Rgb } from "./color";
 import { LEFT, type Frame } from "./matrixAxes";
 import type { MatrixCell } from "./matrixGrid";
 
 const STEPS = 64;
-const RAMP = { light: colorsOn("light"), dark: colorsOn("dark") };
 /** From here on single rectangles are slower than writing pixels. */
 const MANY = 20_000;
 
-export function drawCells(
-  context: CanvasRenderingContext2D,
-  cells: MatrixCell[],
-  frame: Frame,
-  theme: "light" | "dark",
-): void {
-  const colors = [...RAMP[theme], parseHex(variable("free"))];
+export function drawCells(context: CanvasRenderingContext2D, cells: MatrixCell[], frame: Frame, color: string): void {
+  const colors = [...rampColors(color, STEPS, MATRIX_START), parseHex(variable("free"))];
   if (cells.length > MANY && frame.cell < 4) drawPixels(context, cells, frame, colors);
   else drawRectangles(context, cells, frame, colors.map(css));
 }
@@ -54,8 +48,4 @@ function drawPixels(context: CanvasRenderingContext2D, cells: MatrixCell[], fram
     for (let row = y; row < y + side; row++) pixels.fill(color, row * size + x, row * size + x + side);
   }
   context.putImageData(image, left, top);
-}
-
-function colorsOn(theme: "light" | "dark"): Rgb[] {
-  return Array.from({ length: STEPS + 1 }, (_, i) => ramp(i / STEPS, theme));
 }

@@ -1,10 +1,14 @@
 // What a matrix of links holds: a few thousand cells as objects (sparse), or a value for every pair of ranks (dense).
 import { LEFT, type Frame, type Spot } from "./matrixAxes";
 import { drawCells } from "./matrixCells";
+import { MATRIX_START } from "./color";
 import { cellImage } from "./pixels";
 import { timed } from "./useCanvas";
 
 export type Colors = "light" | "dark";
+
+/** Links are communication. */
+export const MATRIX_COLOR = "exposed";
 
 /** The side of Matrix that differs by how its cells are stored. */
 export interface MatrixGrid {
@@ -33,7 +37,7 @@ export function sparseGrid<Cell extends MatrixCell>(cells: Cell[], count: number
   const cellAt = ({ row, column }: Spot): Cell | undefined => index.get(row * count + column);
   return {
     cellAt,
-    paint: (context, frame, theme) => drawCells(context, cells, frame, theme),
+    paint: (context, frame) => drawCells(context, cells, frame, MATRIX_COLOR),
     nearest: (at, reach) => nearestSpot(at, reach, count, (spot) => cellAt(spot) !== undefined),
     next: (from, rows, columns) => nextCell(cells, from ?? { row: -1, column: -1 }, rows, columns),
     marked: cells.filter((cell) => cell.marked),
@@ -50,7 +54,9 @@ export function denseGrid(values: Float32Array, count: number, marked: Spot[]): 
   const images = new Map<string, HTMLCanvasElement>();
   const imageOf = (theme: Colors, thick: boolean): HTMLCanvasElement => {
     const key = `${theme} ${thick}`;
-    const image = images.get(key) ?? timed("cells", () => cellImage(values, count, count, theme, thick));
+    const image =
+      images.get(key) ??
+      timed("cells", () => cellImage(values, count, count, MATRIX_COLOR, { start: MATRIX_START, thick }));
     images.set(key, image);
     return image;
   };

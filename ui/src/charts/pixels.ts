@@ -1,30 +1,28 @@
 // Values straight into pixels: one array write per cell, however many there are.
-import { ramp, type Rgb } from "./color";
+import { RAMP_START, rampColors, type Rgb } from "./color";
 
 const STEPS = 255;
 
 const pack = ([red, green, blue]: Rgb): number => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 
-const RAMPS = { light: packedRamp("light"), dark: packedRamp("dark") };
-
-function packedRamp(theme: "light" | "dark"): Uint32Array {
-  return Uint32Array.from({ length: STEPS + 1 }, (_, i) => pack(ramp(i / STEPS, theme)));
-}
+const packedRamp = (color: string, start: number): Uint32Array =>
+  Uint32Array.from(rampColors(color, STEPS, start), pack);
 
 /**
  * An image of `columns` × `rows` cells; `values` are 0..1, NaN stays transparent. It is drawn scaled, so that panning and
- * zooming cost nothing more. With `thick` every cell also fills its empty neighbours: for few links among many ranks.
+ * zooming cost nothing more; `color` is a colour of the style sheet in the theme of this moment.
+ * With `thick` every cell also fills its empty neighbours: for few links among many ranks.
  */
 export function cellImage(
   values: Float32Array,
   columns: number,
   rows: number,
-  theme: "light" | "dark",
-  thick = false,
+  color: string,
+  { start = RAMP_START, thick = false }: { start?: number; thick?: boolean } = {},
 ): HTMLCanvasElement {
   const image = new ImageData(Math.max(1, columns), Math.max(1, rows));
   const pixels = new Uint32Array(image.data.buffer);
-  const colors = RAMPS[theme];
+  const colors = packedRamp(color, start);
   for (let i = 0; i < values.length; i++) {
     const value = values[i];
     if (value === value) pixels[i] = colors[(Math.min(1, Math.max(0, value)) * STEPS + 0.5) | 0];

@@ -31,12 +31,23 @@ const LABEL = 18;
 /** The largest cards with which all racks fit into `width` and a readable height. */
 export function packRacks(hosts: Host[], width: number): Racks {
   const cards = Math.max(1, ...hosts.map((host) => host.ranks.length));
+  // Cards of which no host is known are one line after the other, not a block that looks like a host.
+  if (hosts.every((host) => !host.name)) return lines(hosts, width);
   const columns = cards <= 4 ? cards : cards <= 8 ? 4 : Math.ceil(Math.sqrt(cards));
-  for (const size of [46, 42, 38, 34, 30, 26, 22, 18, 15, 12, 10, 8, 7, 6, 5, 4]) {
+  for (const size of SIZES) {
     const racks = place(hosts, { width, size, columns, cards });
     if (racks.height <= TALLEST || size === 4) return racks;
   }
   return place(hosts, { width, size: 4, columns, cards });
+}
+
+const SIZES = [46, 42, 38, 34, 30, 26, 22, 18, 15, 12, 10, 8, 7, 6, 5, 4];
+
+function lines(hosts: Host[], width: number): Racks {
+  const cards = hosts.reduce((sum, host) => sum + host.ranks.length, 0);
+  const across = (size: number): number => Math.max(1, Math.floor((width - 4) / size));
+  const size = SIZES.find((one) => Math.ceil(cards / across(one)) * one + LABEL <= TALLEST && one <= 34) ?? 4;
+  return place(hosts, { width, size, columns: Math.min(cards, across(size)), cards });
 }
 
 interface Grid {

@@ -101,15 +101,3 @@ export function laneList(lanes: readonly number[]): string {
   }
   return parts.join(",");
 }
-
-/** "0-7, 12" → ranks; null when it is empty or means nothing. */
-export function parseRanks(text: string): Set<number> | null {
-  const found = new Set<number>();
-  for (const part of text.split(/[\s,]+/).filter(Boolean)) {
-    const match = /^(\d+)(?:-(\d+))?$/.exec(part);
-    if (!match) continue;
-    const last = Math.min(Number(match[2] ?? match[1]), Number(match[1]) + 100_000);
-    for (let rank = Number(match[1]); rank <= last; rank++) found.add(rank);
-  }
-  return found.size ? found : null;
-}

@@ -1,6 +1,8 @@
 // Filters of a page, kept in its address.
 import type { ComponentChildren } from "preact";
+import { readRankList } from "../api/rankList";
 import { useRunData } from "../api/runData";
+import { Choice } from "./Choice";
 import { useRouter, useSetting } from "./router";
 import { useText } from "../i18n/text";
 
@@ -76,14 +78,54 @@ export function StagePick() {
   );
 }
 
+/** Ranks like 0-7, 12; what is no such list is shown as typed, and the tables say so. */
+export function RankField({ name = "rank", label }: { name?: string; label: string }) {
+  const { place, set } = useRouter();
+  const value = place.query.get(name) ?? "";
+  return (
+    <label class="pick">
+      <span>{label}</span>
+      <input
+        type="search"
+        name={name}
+        size={9}
+        placeholder="0-7, 12"
+        value={value}
+        aria-invalid={readRankList(value) === null}
+        onInput={(event) => set({ [name]: event.currentTarget.value, page: null })}
+      />
+    </label>
+  );
+}
+
+/** Whether bytes and times of a table are per step or in total. */
+export function usePer(): "step" | "total" {
+  return useRouter().place.query.get("per") === "total" ? "total" : "step";
+}
+
+export function PerChoice() {
+  const t = useText();
+  const { set } = useRouter();
+  return (
+    <Choice
+      label={t("ui.web.per")}
+      value={usePer()}
+      onChange={(per) => set({ per: per === "total" ? per : null })}
+      options={[
+        { value: "step", label: t("ui.web.per.step") },
+        { value: "total", label: t("ui.web.per.total") },
+      ]}
+    />
+  );
+}
+
 interface TextFieldProps {
   name: string;
   label: string;
-  numeric?: boolean;
   prefix?: string;
 }
 
-export function TextField({ name, label, numeric, prefix = "" }: TextFieldProps) {
+export function TextField({ name, label, prefix = "" }: TextFieldProps) {
   const { place, set } = useRouter();
   return (
     <label class="pick">
@@ -91,13 +133,9 @@ export function TextField({ name, label, numeric, prefix = "" }: TextFieldProps)
       <input
         type="search"
         name={name}
-        size={numeric ? 6 : 16}
+        size={16}
         value={place.query.get(name) ?? ""}
-        inputMode={numeric ? "numeric" : "text"}
-        onInput={(event) => {
-          const value = event.currentTarget.value.trim();
-          if (!numeric || /^\d*$/.test(value)) set({ [name]: value, [`${prefix}page`]: null });
-        }}
+        onInput={(event) => set({ [name]: event.currentTarget.value.trim(), [`${prefix}page`]: null })}
       />
     </label>
   );

@@ -4,6 +4,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { isKey, useText } from "../i18n/text";
 import type { TableRows } from "../api/types";
 import { address, useJson, type Query } from "../api/client";
+import { unreadableFilter } from "../api/rankList";
 import { useRouter } from "./router";
 import { shownAs, type Cell, type Kind, type Row } from "./tableCells";
 import { ProblemMessage } from "./ProblemMessage";
@@ -32,7 +33,7 @@ interface ServerTableProps {
 /** Spread over the whole page, few columns are too far apart to read across. */
 const FEW_COLUMNS = 6;
 
-const DESCENDING = new Set<Kind>(["ms", "bytes", "rate", "fraction", "count", "number"]);
+const DESCENDING = new Set<Kind>(["ms", "bytes", "memory", "rate", "fraction", "count", "number"]);
 
 export function ServerTable({
   name,
@@ -53,8 +54,9 @@ export function ServerTable({
   const { place, set } = useRouter();
   const sort = place.query.get(`${prefix}sort`) ?? usual;
   const page = Math.max(0, Number(place.query.get(`${prefix}page`) ?? 1) - 1) || 0;
+  const unreadable = unreadableFilter(filters);
   const { value, problem, busy } = useJson<TableRows>(
-    address(path, { ...filters, sort, offset: page * size, limit: size }),
+    unreadable === null ? address(path, { ...filters, sort, offset: page * size, limit: size }) : null,
   );
   const rows = useMemo(
     () =>
@@ -68,6 +70,7 @@ export function ServerTable({
   useEffect(() => {
     if (page > last) set({ [`${prefix}page`]: last === 0 ? null : last + 1 });
   }, [page, last]);
+  if (unreadable !== null) return <UnreadableRanks text={unreadable} />;
   if (problem) return <ProblemMessage problem={problem} />;
   if (!value) return <div class="table waiting-table" aria-busy="true" />;
   if (value.total === 0) return <p class="note">{empty ?? t("ui.web.table.empty")}</p>;
@@ -85,6 +88,7 @@ export function ServerTable({
         !hidden.includes(column.name) &&
         (always.includes(column.name) || rows.some((row) => row[column.name] !== null)),
     );
+  const guided = columns.some((column) => column.name === "forward_backward");
   const sortBy = (column: { name: string; kind: Kind }): void => {
     const first = DESCENDING.has(column.kind) ? `-${column.name}` : column.name;
     const other = DESCENDING.has(column.kind) ? column.name : `-${column.name}`;
@@ -109,6 +113,7 @@ export function ServerTable({
                   onClick={() => sortBy(column)}
                 >
                   {titleOf(name, column.name, t)}
+                  {guided && <GuideName column={column.name} />}
                   {column.shown.unit && !render[column.name] && <small> {column.shown.unit}</small>}
                 </button>
               </th>
@@ -163,6 +168,23 @@ export function ServerTable({
       </div>
     </div>
   );
+}
+
+/** A filter that means nothing must not leave the rows of the last one standing. */
+export function UnreadableRanks({ text }: { text: string }) {
+  const t = useText();
+  return (
+    <p class="note" role="alert">
+      {t("ui.web.filter.badranks", { text })} {t("ui.web.filter.badranks.hint")}
+    </p>
+  );
+}
+
+/** What MindInsight calls a column, where the recording has its phases. */
+function GuideName({ column }: { column: string }) {
+  const t = useText();
+  const key = `ui.web.guide.${column}`;
+  return isKey(key) ? <small class="guide">{t(key)}</small> : null;
 }
 
 /** What may be cut off is told whole where the pointer rests. */

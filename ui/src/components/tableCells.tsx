@@ -1,7 +1,17 @@
 // How a column of a server table is shown, by its kind: one unit and one number of decimals for a whole column.
 import type { ComponentChildren } from "preact";
 import type { Column, TableRows } from "../api/types";
-import { bytesColumn, count, fixed, msColumn, percent, rateColumn, signedPercent, UNKNOWN } from "../i18n/numbers";
+import {
+  bytesColumn,
+  count,
+  fixed,
+  memoryColumn,
+  msColumn,
+  percent,
+  rateColumn,
+  signedPercent,
+  UNKNOWN,
+} from "../i18n/numbers";
 
 export type Cell = TableRows["rows"][number][number];
 export type Row = Record<string, Cell>;
@@ -28,6 +38,10 @@ export function shownAs(name: string, kind: Kind, values: Cell[]): Shown {
     }
     case "bytes": {
       const { unit, format } = bytesColumn(numbers);
+      return number(unit, format);
+    }
+    case "memory": {
+      const { unit, format } = memoryColumn(numbers);
       return number(unit, format);
     }
     case "rate": {

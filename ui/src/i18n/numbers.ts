@@ -43,11 +43,14 @@ export function bytes(size: number): string {
   return `${fixed(scaled, power === 0 ? 0 : decimalsFor(scaled))} ${BYTE_UNITS[power]}`;
 }
 
-/** Sizes of packets are powers of two to people who set them. */
+const BINARY_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/** Sizes of packets and of memory are powers of two to people who set them. */
 export function binaryBytes(size: number): string {
+  if (!Number.isFinite(size)) return UNKNOWN;
   const power = size >= 1 ? Math.min(4, Math.floor(Math.log2(size) / 10)) : 0;
   const scaled = size / 1024 ** power;
-  return `${fixed(scaled, Number.isInteger(scaled) ? 0 : 1)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
+  return `${fixed(scaled, Number.isInteger(scaled) ? 0 : 1)} ${BINARY_UNITS[power]}`;
 }
 
 export function rate(gigabytesPerSecond: number): string {
@@ -88,6 +91,15 @@ export function bytesColumn(values: ArrayLike<number>): ColumnFormat {
   const power = unitPower(most);
   const decimals = power === 0 ? 0 : most / 1000 ** power >= 100 ? 0 : most / 1000 ** power >= 10 ? 1 : 2;
   return { unit: BYTE_UNITS[power], format: (value) => fixed(value / 1000 ** power, decimals) };
+}
+
+/** Memory of cards is sold in powers of two: a card of 64 GiB must not read 68.7 GB. */
+export function memoryColumn(values: ArrayLike<number>): ColumnFormat {
+  const most = largest(values);
+  if (Array.from(values).some((value) => value > 0 && value < most / 300)) return { unit: "", format: binaryBytes };
+  const power = most >= 1 ? Math.min(4, Math.floor(Math.log2(most) / 10)) : 0;
+  const decimals = power === 0 || most / 1024 ** power >= 100 ? 0 : most / 1024 ** power >= 10 ? 1 : 2;
+  return { unit: BINARY_UNITS[power], format: (value) => fixed(value / 1024 ** power, decimals) };
 }
 
 export function rateColumn(values: ArrayLike<number>): ColumnFormat {

@@ -1,16 +1,17 @@
 // Memory and work of every card, by host; a click leads to the card.
 import { useCallback, useMemo } from "preact/hooks";
 import { ClusterMap } from "../charts/ClusterMap";
+import { Ramp, type RampMark } from "../charts/Ramp";
 import { Choice } from "../components/Choice";
 import { Empty, Section } from "../components/Section";
 import type { Rank } from "../api/cluster";
-import { bytes, count, percent } from "../i18n/numbers";
+import { binaryBytes, count, percent } from "../i18n/numbers";
 import { useText, type Text } from "../i18n/text";
 import { useRunData } from "../api/runData";
 import { fullName } from "../i18n/rankNames";
 import { address, useColumns } from "../api/client";
 import { big } from "../components/tableCells";
-import { HostPick, StagePick, Title } from "../components/Filters";
+import { HostPick, RankField, StagePick, Title } from "../components/Filters";
 import { RankLink } from "../components/RankLink";
 import { ServerTable } from "../components/ServerTable";
 import { ProblemMessage } from "../components/ProblemMessage";
@@ -72,7 +73,7 @@ function MemoryMap({ run, values }: { run: string; values: Values }) {
     },
     [values],
   );
-  const filters = Object.fromEntries(["host", "stage"].map((name) => [name, place.query.get(name)]));
+  const filters = Object.fromEntries(["rank", "host", "stage"].map((name) => [name, place.query.get(name)]));
   const measured = known.some((one) => Number.isFinite(one.capacity));
   return (
     <Section
@@ -110,9 +111,9 @@ function MemoryMap({ run, values }: { run: string; values: Values }) {
                 lines:
                   one && Number.isFinite(one.peak)
                     ? [
-                        [t("ui.column.peak"), bytes(one.peak)],
+                        [t("ui.column.peak"), binaryBytes(one.peak)],
                         ...(Number.isFinite(one.capacity)
-                          ? ([[t("ui.column.capacity"), bytes(one.capacity)]] as [string, string][])
+                          ? ([[t("ui.column.capacity"), binaryBytes(one.capacity)]] as [string, string][])
                           : []),
                         [t("ui.memory.use"), percent(one.share)],
                       ]
@@ -120,14 +121,16 @@ function MemoryMap({ run, values }: { run: string; values: Values }) {
               };
             }}
           />
-          <div class="ramp">
-            <span>0</span>
-            <i />
-            <span>{percent(1)}</span>
-            <em>{t("ui.memory.use")}</em>
+          <Ramp
+            color="compute"
+            ends={["0", percent(1)]}
+            title={t("ui.memory.use")}
+            marks={marksOf(values, accused, { value: (one) => one.share, most: 1, show: (share) => percent(share), t })}
+          >
             {known.length < all.length && <Missing />}
-          </div>
+          </Ramp>
           <div class="controls">
+            <RankField label={t("ui.column.ranks")} />
             <HostPick />
             <StagePick />
           </div>
@@ -174,7 +177,7 @@ function FlopsMap({ run, values }: { run: string; values: Values }) {
   );
   const show = (value: number): string =>
     column === "utilisation" ? percent(value) : `${big(value)}${column === "flops" ? "FLOP" : "FLOP/s"}`;
-  const filters = Object.fromEntries(["host", "stage"].map((name) => [name, place.query.get(name)]));
+  const filters = Object.fromEntries(["rank", "host", "stage"].map((name) => [name, place.query.get(name)]));
   return (
     <Section
       id="flops"
@@ -194,7 +197,7 @@ function FlopsMap({ run, values }: { run: string; values: Values }) {
           <ClusterMap
             cluster={cluster}
             fraction={fraction}
-            color="data"
+            color="compute"
             marked={accused}
             onPick={(rank) => go(runAddress(run, `cards/${rank.rank}`, { tab: "operators" }))}
             tip={(rank) => {
@@ -214,13 +217,14 @@ function FlopsMap({ run, values }: { run: string; values: Values }) {
               };
             }}
           />
-          <div class="ramp work">
-            <span>0</span>
-            <i />
-            <span>{show(most)}</span>
-            <em>{t(`ui.web.flops.${metric as Metric}`)}</em>
+          <Ramp
+            color="compute"
+            ends={["0", show(most)]}
+            title={t(`ui.web.flops.${metric as Metric}`)}
+            marks={marksOf(values, accused, { value: (one) => one[column], most, show, t })}
+          >
             {known.length < all.length && <Missing />}
-          </div>
+          </Ramp>
           <ServerTable
             run={run}
             name="flops"
@@ -241,6 +245,32 @@ function FlopsMap({ run, values }: { run: string; values: Values }) {
     </Section>
   );
 }
+
+interface Scale {
+  value: (one: Value) => number;
+  most: number;
+  show: (value: number) => string;
+  t: Text;
+}
+
+/** Of the ranks the finding names, the one with the largest value. */
+function marksOf(values: Values, named: ReadonlySet<number>, { value, most, show, t }: Scale): RampMark[] {
+  const known = [...named].filter((rank) => Number.isFinite(value(values.get(rank) ?? NOTHING)));
+  const worst = known.sort((a, b) => value(values.get(b) ?? NOTHING) - value(values.get(a) ?? NOTHING))[0];
+  if (worst === undefined) return [];
+  const largest = value(values.get(worst) ?? NOTHING);
+  return [{ at: largest / most, label: `${t("ui.name.rank", { n: worst })} ${show(largest)}` }];
+}
+
+const NOTHING: Value = {
+  peak: NaN,
+  capacity: NaN,
+  share: NaN,
+  flops: NaN,
+  flops_per_s: NaN,
+  utilisation: NaN,
+  basis: null,
+};
 
 function Missing() {
   return (

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Empty } from "../components/Section";
 import { bytes, count, duration, percent } from "../i18n/numbers";
 import { useLanguage, useText, type Key } from "../i18n/text";
-import { address, getJson, Problem, usePolling, type RunInfo, type RunList } from "../api/client";
+import { address, getJson, post, Problem, usePolling, type RunInfo, type RunList } from "../api/client";
 import { Link } from "../components/Link";
 import { ProgressBar } from "../components/ProgressBar";
 import { Busy, ProblemMessage } from "../components/ProblemMessage";
@@ -38,6 +38,11 @@ export function RunListPage() {
   useEffect(() => {
     void load();
   }, [url]);
+  const readAll = (): void => {
+    post(address("runs/open", { q: search })).then(load, (error: unknown) => {
+      if (error instanceof Problem) setProblem(error);
+    });
+  };
   const working =
     list?.scanning || list?.runs.some((run) => ["queued", "reading", "examining"].includes(run.state.phase));
   usePolling(load, working ? 700 : 5000, true);
@@ -61,6 +66,11 @@ export function RunListPage() {
             setSearch(event.currentTarget.value);
           }}
         />
+        {list?.runs.some(isUnread) && (
+          <button type="button" onClick={readAll}>
+            {t("ui.web.runs.readall")}
+          </button>
+        )}
         {list?.scanning && <Busy text={t("ui.web.runs.scanning")} />}
       </div>
       {problem && <ProblemMessage problem={problem} />}
@@ -124,6 +134,9 @@ export function RunListPage() {
   );
 }
 
+/** Neither open nor read before with the files it has now. */
+const isUnread = (run: RunInfo): boolean => run.state.phase === "found" && run.findings === null;
+
 function RunRow({ run }: { run: RunInfo }) {
   const language = useLanguage();
   const t = useText();
@@ -139,7 +152,7 @@ function RunRow({ run }: { run: RunInfo }) {
       <td>{run.ranks ? count(run.ranks) : ""}</td>
       <td>{run.step_ms !== null ? duration(run.step_ms) : ""}</td>
       <td class="text answer-cell">
-        {run.state.phase === "ready" &&
+        {(run.state.phase === "ready" || run.findings !== null) &&
           (run.worst ? (
             <span>
               <b class={`severity ${run.severity}`}>{t(`ui.severity.${run.severity}` as Key)}</b> {run.worst}
@@ -150,7 +163,7 @@ function RunRow({ run }: { run: RunInfo }) {
           ) : (
             <span>{run.findings === 0 ? t("ui.web.runs.healthy") : t("ui.web.runs.undiagnosed")}</span>
           ))}
-        {run.state.phase === "found" && <small>{t("ui.web.state.found")}</small>}
+        {isUnread(run) && <small>{t("ui.web.state.found")}</small>}
         {run.state.phase === "failed" && <span>{t("ui.web.runs.failed", { message: run.state.message ?? "" })}</span>}
         {["queued", "reading", "examining"].includes(run.state.phase) && <ProgressBar state={run.state} />}
       </td>

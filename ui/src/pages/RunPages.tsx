@@ -92,11 +92,16 @@ export function RunPages({ run, page, rest, switches }: RunPagesProps) {
             <Link
               key={one}
               to={runAddress(run, one, { finding: finding > 0 ? finding + 1 : null })}
-              current={page === one || (page === "cards" && one === "steps")}
+              current={page === one || (one === "overview" && page !== "cards" && !isPage(page))}
             >
               {t(`ui.nav.${one}`)}
             </Link>
           ))}
+          {page === "cards" && (
+            <Link to={runAddress(run, `cards/${rest[0] ?? ""}`)} current>
+              {t("ui.name.rank_title", { n: rest[0] ?? "" })}
+            </Link>
+          )}
           <Link to={`/compare?after=${encodeURIComponent(run)}`}>{t("ui.nav.compare")}</Link>
         </nav>
         {switches}

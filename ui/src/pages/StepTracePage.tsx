@@ -1,19 +1,21 @@
 // Every rank's step: where its time goes, how it differs from its peers, step after step.
 import { useCallback, useMemo } from "preact/hooks";
 import { HeatMap } from "../charts/HeatMap";
+import { Ramp, type RampMark } from "../charts/Ramp";
 import { RankBars, type Bar } from "../charts/RankBars";
 import { clamp } from "../charts/scale";
 import { Empty, Section } from "../components/Section";
 import { PartLegend } from "../components/StackedBar";
-import { meanStepOf, PARTS, readShares, type Cluster, type Share } from "../api/cluster";
+import { meanStepOf, PARTS, hiddenParts, readShares, type Cluster, type Share } from "../api/cluster";
 import type { Columns } from "../api/columns";
 import { duration, percent, ranges, signedPercent } from "../i18n/numbers";
-import { useText, type Key } from "../i18n/text";
+import { useText, type Key, type Text } from "../i18n/text";
 import { kindName } from "../sections/CollectiveTable";
 import { useRunData } from "../api/runData";
 import { fullName } from "../i18n/rankNames";
 import { address, useColumns, useJson } from "../api/client";
-import { HostPick, Pick, StagePick, StepPick, Title } from "../components/Filters";
+import { readRankList, unreadableFilter } from "../api/rankList";
+import { HostPick, Pick, RankField, StagePick, StepPick, Title } from "../components/Filters";
 import { rankCell } from "../components/RankLink";
 import { ServerTable } from "../components/ServerTable";
 import { ProblemMessage } from "../components/ProblemMessage";
@@ -27,9 +29,11 @@ export function StepTracePage({ run }: { run: string }) {
   const t = useText();
   const { place, go } = useRouter();
   const { cluster, focus } = useRunData();
-  const filters = Object.fromEntries(["step", "host", "stage", "group"].map((name) => [name, place.query.get(name)]));
+  const filters = Object.fromEntries(
+    ["step", "rank", "host", "stage", "group"].map((name) => [name, place.query.get(name)]),
+  );
   const path = `runs/${encodeURIComponent(run)}`;
-  const asked = useColumns(address(`${path}/charts/breakdown`, filters));
+  const asked = useColumns(unreadableFilter(filters) === null ? address(`${path}/charts/breakdown`, filters) : null);
   const groups = useJson<{ rows: [string, string, number, string][] }>(
     address(`${path}/tables/groups`, { limit: 500 }),
   );
@@ -38,8 +42,8 @@ export function StepTracePage({ run }: { run: string }) {
     [filters.group, groups.value],
   );
   const chosen = useMemo(
-    () => chosenRanks(cluster, filters.host, filters.stage, members),
-    [cluster, filters.host, filters.stage, members],
+    () => chosenRanks(cluster, filters, members),
+    [cluster, filters.rank, filters.host, filters.stage, members],
   );
   const groupNames = useMemo(
     () =>
@@ -85,6 +89,7 @@ export function StepTracePage({ run }: { run: string }) {
       <Title title={t("ui.web.steps.title")} note={t("ui.web.steps.note")} />
       <div class="controls">
         <StepPick />
+        <RankField label={t("ui.column.ranks")} />
         <HostPick />
         <StagePick />
         <Pick name="group" label={t("ui.column.group")} all={t("ui.filter.all")} options={groupNames} />
@@ -117,6 +122,7 @@ export function StepTracePage({ run }: { run: string }) {
           filters={filters}
           sort="-excess"
           caption={t("ui.web.steps.table")}
+          hidden={hiddenParts(mean?.parts)}
           render={{ rank: rankCell(run) }}
           marked={(row) => focus.ranks.has(Number(row["rank"]))}
         />
@@ -171,14 +177,25 @@ function SelfTimes({
           };
         }}
       />
-      <div class="ramp cividis">
-        <span>0</span>
-        <i />
-        <span>{`≥ ${signedPercent(FULL_EXCESS)}`}</span>
-        <em>{t("ui.web.steps.self_time.scale")}</em>
-      </div>
+      <Ramp
+        color="compute"
+        ends={["0", `≥ ${signedPercent(FULL_EXCESS)}`]}
+        title={t("ui.web.steps.self_time.scale")}
+        marks={marksOf(heat, marked, t)}
+      />
     </Section>
   );
+}
+
+/** The worst cell of what the finding names. */
+function marksOf(heat: Heat, marked: ReadonlySet<number>, t: Text): RampMark[] {
+  let worst = -1;
+  heat.excess.forEach((value, at) => {
+    if (marked.has(at % heat.ranks.length) && (worst < 0 || value > heat.excess[worst])) worst = at;
+  });
+  if (worst < 0 || !Number.isFinite(heat.excess[worst])) return [];
+  const rank = t("ui.name.rank", { n: heat.ranks[worst % heat.ranks.length] });
+  return [{ at: heat.values[worst], label: `${rank} ${signedPercent(heat.excess[worst])}` }];
 }
 
 interface Heat {
@@ -217,20 +234,21 @@ function heatMapOf(table: Columns, cluster: Cluster, chosen: ReadonlySet<number>
 
 function chosenRanks(
   cluster: Cluster,
-  host: string | null | undefined,
-  stage: string | null | undefined,
+  { rank, host, stage }: Record<string, string | null>,
   group: string | undefined,
 ): ReadonlySet<number> {
+  const wanted = rank ? new Set(readRankList(rank)) : null;
   const members = group === undefined ? null : new Set(expand(group));
   return new Set(
     cluster.ranks
       .filter(
-        (rank) =>
-          (!host || rank.host === host) &&
-          (!stage || rank.stage === Number(stage)) &&
-          (!members || members.has(rank.rank)),
+        (one) =>
+          (!wanted || wanted.has(one.rank)) &&
+          (!host || one.host === host) &&
+          (!stage || one.stage === Number(stage)) &&
+          (!members || members.has(one.rank)),
       )
-      .map((rank) => rank.rank),
+      .map((one) => one.rank),
   );
 }
 

@@ -54,6 +54,7 @@ function FixList({ run, chosen, onChoose }: FixListProps) {
   const all: Fix[] = [...offered, ...added.map((fix) => ({ fix, finding: null, title: null }))];
   const tick = (fix: string, checked: boolean): void =>
     onChoose(checked ? [...chosen, fix] : chosen.filter((one) => one !== fix));
+  if (asked.value && all.length === 0) return <p class="note">{t("ui.web.whatif.none")}</p>;
   return (
     <ul class="fixes">
       {all.map((one) => (
@@ -173,6 +174,12 @@ function CustomFix({ onAdd }: { onAdd: (fix: string) => void }) {
   const t = useText();
   const [kind, setKind] = useState("rank");
   const [value, setValue] = useState("");
+  const { cluster, document } = useRunData();
+  const kinds = (["rank", "host", "link"] as const).filter(
+    (one) =>
+      one === "rank" ||
+      (one === "host" ? cluster.hosts.filter((host) => host.name).length > 1 : document.tables.transports.length > 0),
+  );
   const good =
     kind === "rank" ? /^\d+$/.test(value) : kind === "link" ? /^\d+-\d+$/.test(value) : /^[^\s]+$/.test(value);
   return (
@@ -189,7 +196,7 @@ function CustomFix({ onAdd }: { onAdd: (fix: string) => void }) {
       <label class="pick">
         <span>{t("ui.web.whatif.also")}</span>
         <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
-          {(["rank", "host", "link"] as const).map((one) => (
+          {kinds.map((one) => (
             <option key={one} value={one}>
               {t(`ui.web.whatif.kind.${one}`)}
             </option>

@@ -1,8 +1,10 @@
 // Links: the matrix, the slowest against their kind, and what each transport carries.
 import { useMemo, useState } from "preact/hooks";
-import { categoryColor } from "../charts/color";
+import { categoryColor, MATRIX_START } from "../charts/color";
+import type { ComponentChildren } from "preact";
 import { Matrix } from "../charts/Matrix";
-import { sparseGrid } from "../charts/matrixGrid";
+import { MATRIX_COLOR, sparseGrid } from "../charts/matrixGrid";
+import { Ramp, type RampMark } from "../charts/Ramp";
 import { Choice } from "../components/Choice";
 import { DataTable, type Column } from "../components/DataTable";
 import { Empty, Section } from "../components/Section";
@@ -94,7 +96,12 @@ export function Links() {
             target={target}
             label={t("ui.links.label", { n: count(shown.cells.length) })}
           />
-          <Ramp metric={metric} ends={scaleFor(metric, shown.values).ends} names={names} />
+          <LinkRamp
+            metric={metric}
+            ends={scaleFor(metric, shown.values).ends}
+            names={names}
+            marks={marksOf(shown.cells, metric)}
+          />
           <p class="note">
             {shown.cells.some((cell) => cell.small) && `${t("ui.links.small")} `}
             {t("ui.links.hint")}
@@ -173,28 +180,60 @@ function slowColumns(t: Text): Column<LinkRow>[] {
   ];
 }
 
-export function Ramp({ metric, ends, names }: { metric: Metric; ends: [number, number]; names: string[] }) {
+/** The values of the links the finding names, the first three. */
+function marksOf(cells: LinkCell[], metric: Metric): RampMark[] {
+  if (metric === "transport") return [];
+  const named = cells.filter((cell) => cell.marked && Number.isFinite(cell.fraction)).slice(0, MOST_MARKS);
+  return named.map((cell) => {
+    const main = cell.parts.reduce((most, part) => (part.time > most.time ? part : most));
+    return { at: cell.fraction, label: `${cell.title} ${SHOW[metric](main[metric])}` };
+  });
+}
+
+const MOST_MARKS = 3;
+
+/** How a metric of a link is written. */
+export const SHOW: Record<Exclude<Metric, "transport">, (value: number) => string> = {
+  bandwidth: rate,
+  ratio: (value) => percent(value),
+  utilisation: (value) => percent(value),
+  bytes,
+  time: duration,
+};
+
+interface LinkRampProps {
+  metric: Metric;
+  ends: [number, number];
+  names: string[];
+  marks?: RampMark[];
+  children?: ComponentChildren;
+}
+
+/** The legend of a matrix of links: a scale, or the transports. */
+export function LinkRamp({ metric, ends, names, marks, children }: LinkRampProps) {
   const t = useText();
   if (metric === "transport") {
     return (
       <ul class="legend">
         {names.map((name, i) => (
           <li key={name}>
-            <i style={{ background: categoryColor(i, names.length) }} />
+            <i style={{ background: categoryColor(i, names.length, MATRIX_COLOR) }} />
             {name}
           </li>
         ))}
       </ul>
     );
   }
-  const share = (value: number): string => percent(value);
-  const show = { bandwidth: rate, ratio: share, utilisation: share, bytes, time: duration }[metric];
+  const show = SHOW[metric];
   return (
-    <div class="ramp cividis">
-      <span>{show(ends[0])}</span>
-      <i />
-      <span>{show(ends[1])}</span>
-      <em>{t(`ui.column.${metric}` as Key)}</em>
-    </div>
+    <Ramp
+      color={MATRIX_COLOR}
+      start={MATRIX_START}
+      ends={[show(ends[0]), show(ends[1])]}
+      title={t(`ui.column.${metric}` as Key)}
+      {...(marks ? { marks } : {})}
+    >
+      {children}
+    </Ramp>
   );
 }

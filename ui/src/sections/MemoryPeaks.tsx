@@ -1,7 +1,7 @@
 // Memory peaks against capacity, the fullest first.
 import { DataTable, type Column } from "../components/DataTable";
 import { Empty, Section } from "../components/Section";
-import { bytesColumn, percent, signedPercent } from "../i18n/numbers";
+import { memoryColumn, percent, signedPercent } from "../i18n/numbers";
 import { useText, type Text } from "../i18n/text";
 import { useRunData } from "../api/runData";
 
@@ -54,7 +54,7 @@ export function MemoryPeaks() {
 }
 
 function columns(rows: Row[], t: Text): Column<Row>[] {
-  const size = bytesColumn(rows.flatMap((row) => [row.peak, row.capacity]));
+  const size = memoryColumn(rows.flatMap((row) => [row.peak, row.capacity]));
   const most = rows.reduce((high, row) => Math.max(high, Number.isNaN(row.capacity) ? row.peak : row.capacity), 0);
   const known = rows.some((row) => !Number.isNaN(row.capacity));
   const capacity: Column<Row> = {

@@ -10,7 +10,7 @@ import { useRunData } from "../api/runData";
 import { binaryBytes, bytesColumn, count, msColumn, percent, rateColumn } from "../i18n/numbers";
 import { useText, type Key, type Text } from "../i18n/text";
 import { rankCells, scaleFor } from "./linkCells";
-import { Ramp, tipOf } from "./Links";
+import { LinkRamp, tipOf } from "./Links";
 
 /** Links of one operator are not compared with a class. */
 const SHOWN = METRICS.filter((metric) => metric !== "ratio");
@@ -77,7 +77,7 @@ export function OperatorDetail({ id, last }: { id: number; last: number }) {
               target={null}
               label={t("ui.links.label", { n: count(shown.cells.length) })}
             />
-            <Ramp metric={metric} ends={scaleFor(metric, shown.values).ends} names={names} />
+            <LinkRamp metric={metric} ends={scaleFor(metric, shown.values).ends} names={names} />
           </div>
           <TrafficTable title={t("ui.links.table")} rows={sums} t={t} />
         </div>

@@ -1,11 +1,12 @@
 // Who, at a glance: the cluster by host, coloured by what the ranks do themselves or suffer.
 import { useCallback, useMemo, useState } from "preact/hooks";
 import { ClusterMap } from "../charts/ClusterMap";
+import { Ramp, type RampMark } from "../charts/Ramp";
 import { clamp } from "../charts/scale";
 import { Choice } from "../components/Choice";
 import { PARTS, type Rank, type Share } from "../api/cluster";
 import { duration, percent, signedPercent } from "../i18n/numbers";
-import { useText, type Key } from "../i18n/text";
+import { useText, type Key, type Text } from "../i18n/text";
 import { useRunData } from "../api/runData";
 import { fullName } from "../i18n/rankNames";
 
@@ -56,12 +57,12 @@ export function RankMap({ onPick }: { onPick: (rank: Rank) => void }) {
         marked={focus.ranks}
         onPick={onPick}
       />
-      <div class={`ramp ${metric}`}>
-        <span>0</span>
-        <i />
-        <span>{metric === "self_time" ? signedPercent(most) : duration(most)}</span>
-        <em>{t(`ui.map.${metric}.legend` as Key)}</em>
-      </div>
+      <Ramp
+        color={COLORS[metric]}
+        ends={["0", shown(most, metric)]}
+        title={t(`ui.map.${metric}.legend` as Key)}
+        marks={marksOf(shares, focus.ranks, { metric, most, t })}
+      />
       <ul class="legend">
         {focus.ranks.size > 0 && (
           <li>
@@ -78,6 +79,24 @@ export function RankMap({ onPick }: { onPick: (rank: Rank) => void }) {
       </ul>
     </aside>
   );
+}
+
+const shown = (value: number, metric: Metric): string =>
+  metric === "self_time" ? signedPercent(value) : duration(value);
+
+/** Of the ranks the finding names, the one with the largest value. */
+function marksOf(
+  shares: Share[],
+  named: ReadonlySet<number>,
+  { metric, most, t }: { metric: Metric; most: number; t: Text },
+): RampMark[] {
+  const values = shares
+    .filter((share) => named.has(share.rank.rank) && Number.isFinite(valueOf(share, metric)))
+    .sort((a, b) => valueOf(b, metric) - valueOf(a, metric));
+  if (values.length === 0) return [];
+  const [worst] = values;
+  const value = valueOf(worst, metric);
+  return [{ at: value / most, label: `${t("ui.name.rank", { n: worst.rank.rank })} ${shown(value, metric)}` }];
 }
 
 function scaleOf(shares: Share[], metric: Metric): number {

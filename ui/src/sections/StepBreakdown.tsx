@@ -117,9 +117,13 @@ function HostRows({ sort, scale }: RowsProps) {
         />
       ))}
       {hosts.length > shown.length && (
-        <button type="button" class="more" onClick={() => setMore(true)}>
-          {t("ui.time.more", { n: hosts.length - shown.length })}
-        </button>
+        <div role="row">
+          <div role="cell">
+            <button type="button" class="more" onClick={() => setMore(true)}>
+              {t("ui.time.more", { n: hosts.length - shown.length })}
+            </button>
+          </div>
+        </div>
       )}
     </>
   );
@@ -186,9 +190,13 @@ function RankRows({ sort, scale }: RowsProps) {
         </Fragment>
       ))}
       {sorted.length > shown.length && (
-        <button type="button" class="more" onClick={() => setMore(true)}>
-          {t("ui.time.more", { n: sorted.length - shown.length })}
-        </button>
+        <div role="row">
+          <div role="cell">
+            <button type="button" class="more" onClick={() => setMore(true)}>
+              {t("ui.time.more", { n: sorted.length - shown.length })}
+            </button>
+          </div>
+        </div>
       )}
     </>
   );

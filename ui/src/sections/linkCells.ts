@@ -108,7 +108,7 @@ function colored(cells: LinkCell[], axis: Axis, { metric, names }: MatrixView): 
   return { axis, cells, values };
 }
 
-/** Speeds from zero on a straight scale; bytes and time span decades and get a logarithmic one. */
+/** Speeds on a straight scale down to zero; bytes and time span decades and get a logarithmic one. */
 export function scaleFor(
   metric: Metric,
   values: number[],
@@ -120,5 +120,6 @@ export function scaleFor(
     const scale = logFraction(low, high);
     return { ends: [low, high], fraction: (value) => (Number.isFinite(value) ? scale(value) : NaN) };
   }
-  return { ends: [0, high], fraction: (value) => (Number.isFinite(value) ? clamp(value / high, 0, 1) : NaN) };
+  // More colour is slower: the eye must find the slow link, not the fast ones.
+  return { ends: [high, 0], fraction: (value) => (Number.isFinite(value) ? 1 - clamp(value / high, 0, 1) : NaN) };
 }

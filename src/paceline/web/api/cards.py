@@ -55,6 +55,7 @@ _COUNTED = (
     "operator_times",
     "collectives",
     "memory",
+    "rank_memory",
     "flops",
     "input_pipeline",
     "input_steps",

@@ -14,10 +14,11 @@ from paceline.metrics.collectives import rank_communication
 from paceline.metrics.links import host_links
 from paceline.metrics.steps import PARTS
 from paceline.metrics.table import Source, Table, as_table, query
+from paceline.web.api.tables import Ranks, parse_ranks
 from paceline.web.binary_columns import BinaryColumn, encode
 from paceline.web.service import BINARY, PROBLEMS, RunDependency, binary, query_run
 from paceline.web.snapshot import Snapshot
-from paceline.web.tables import WHO, chosen_steps, links_in_step
+from paceline.web.tables import WHO, Per, chosen_steps, links_in_step
 
 router = APIRouter(tags=["charts"])
 
@@ -44,17 +45,23 @@ async def step_breakdown(
     host: Text = None,
     stage: Step = None,
     group: Text = None,
+    rank: Ranks = None,
 ) -> Response:
     """Per rank the parts of a step (they add up to duration), self_time, reference, ms; excess as a fraction.
 
     `mean` in the header: duration and parts, the mean over these ranks.
     """
-    chosen: dict[str, int | str | None] = {"host": host or None, "stage": stage, "group": group or None}
+    chosen: dict[str, int | str | list[int] | None] = {
+        "host": host or None,
+        "stage": stage,
+        "group": group or None,
+        "rank": parse_ranks(rank),
+    }
     return binary(await query_run(request, run, lambda snapshot: to_bytes(*breakdown_rows(snapshot, step, chosen))))
 
 
 def breakdown_rows(
-    snapshot: Snapshot, step: int | None, chosen: Mapping[str, int | str | None]
+    snapshot: Snapshot, step: int | None, chosen: Mapping[str, int | str | list[int] | None]
 ) -> tuple[Table, dict[str, object]]:
     """Ranks of a host, stage or group (null = any), and what else the chart shows."""
     rows = "rank_means" if step is None else f"(SELECT * FROM rank_steps WHERE step = {step})"
@@ -70,30 +77,33 @@ def breakdown_rows(
 
 @router.get("/runs/{run_id}/charts/communication", responses=PROBLEMS | BINARY, response_class=Response)
 async def communication_times(request: Request, run: RunDependency, step: Step = None) -> Response:
-    """Per rank its communication per step, ms: rank, time, waiting, transit."""
-    select = f"SELECT rank, time, waiting, transit FROM ({rank_communication(chosen_steps(step))}) ORDER BY rank"
+    """Per rank its communication per step: rank, time, waiting, transit (ms), bytes."""
+    select = f"SELECT rank, time, waiting, transit, bytes FROM ({rank_communication(chosen_steps(step))}) ORDER BY rank"
     return binary(await query_run(request, run, lambda snapshot: to_bytes(query(snapshot, select))))
 
 
 @router.get("/runs/{run_id}/charts/links", responses=PROBLEMS | BINARY, response_class=Response)
 async def link_matrix(
-    request: Request, run: RunDependency, step: Step = None, by: Literal["rank", "host"] = "rank"
+    request: Request, run: RunDependency, step: Step = None, by: Literal["rank", "host"] = "rank", per: Per = "step"
 ) -> Response:
-    """Every link between ranks, or pair of hosts: src, dst, transport, bytes, time (ms), bandwidth, utilisation, ratio, busy."""
+    """Every link between ranks, or pair of hosts: src, dst, transport, bytes, time (ms), bandwidth, utilisation, ratio, busy.
+
+    bytes and time are per step, or in total.
+    """
     read = link_rows if by == "rank" else host_link_rows
-    return binary(await query_run(request, run, lambda snapshot: to_bytes(read(snapshot, step))))
+    return binary(await query_run(request, run, lambda snapshot: to_bytes(read(snapshot, step, per))))
 
 
-def host_link_rows(source: Source, step: int | None) -> Table:
-    return query(source, f"SELECT * FROM ({host_links(links_in_step(step))}) ORDER BY src, dst")
+def host_link_rows(source: Source, step: int | None, per: Per) -> Table:
+    return query(source, f"SELECT * FROM ({host_links(links_in_step(step, per))}) ORDER BY src, dst")
 
 
-def link_rows(source: Source, step: int | None) -> Table:
+def link_rows(source: Source, step: int | None, per: Per) -> Table:
     return query(
         source,
         f"""
         SELECT src, dst, transport, bytes::DOUBLE AS bytes, duration / 1e6 AS time, bandwidth, utilisation, ratio, busy
-        FROM {links_in_step(step)} WHERE src <> dst AND scope = 'global' ORDER BY src, dst LIMIT {MOST_LINKS}
+        FROM {links_in_step(step, per)} WHERE src <> dst AND scope = 'global' ORDER BY src, dst LIMIT {MOST_LINKS}
         """,
     )
 

@@ -14,10 +14,13 @@ from paceline.diagnosis.finding import Diagnosis, Severity
 from paceline.web.catalogue import FoundRun
 from paceline.web.openapi import json_document
 from paceline.web.problems import GoneError
-from paceline.web.run_cache import FOUND, READY, CachedRun, Phase, ReadState, ReportTables, ServedReport
+from paceline.web.run_cache import FOUND, READY, Phase, ReadState, ReportTables, ServedReport
 from paceline.web.service import PROBLEMS, Answer, RunDependency, RunId, Service, ServiceDependency
 
 router = APIRouter(tags=["runs"])
+
+MOST_AT_ONCE = 500
+"""Runs that one request may start to read."""
 
 Part = Literal["arrivals", "operators"]
 LanguageQuery = Annotated[Language, Query(description="Language of texts.")]
@@ -61,6 +64,10 @@ class RunList(Answer):
     warnings: list[str]
 
 
+class OpenedRuns(Answer):
+    opened: int
+
+
 @router.get("/runs", responses={422: PROBLEMS[422]})
 def list_runs(
     service: ServiceDependency,
@@ -70,13 +77,8 @@ def list_runs(
     lang: LanguageQuery = "en",
 ) -> RunList:
     """Runs below the base directory, newest first; nothing is read for this."""
-    wanted = q.lower()
-    found = [
-        run
-        for run in service.catalogue.runs(wait=1.5)
-        if wanted in run.name.lower() or any(wanted in name for name in run.formats)
-    ]
-    shown = [_info(run, service.runs.get(run.id), lang) for run in found[offset : offset + limit]]
+    found = _matching(service, q)
+    shown = [_info(run, service, lang) for run in found[offset : offset + limit]]
     return RunList(
         base=service.catalogue.base.name or "/",
         scanning=service.catalogue.scanning,
@@ -86,12 +88,35 @@ def list_runs(
     )
 
 
+@router.post("/runs/open", status_code=202, responses={422: PROBLEMS[422]})
+def open_runs(
+    service: ServiceDependency,
+    q: Annotated[str, Query(max_length=200, description="Only runs whose path or format contains this.")] = "",
+) -> OpenedRuns:
+    """Start reading every run that was not read yet, one after the other; what slows each one down is then in the list."""
+    unread = [
+        run for run in _matching(service, q) if service.runs.get(run.id) is None and not service.runs.diagnoses(run)
+    ]
+    for run in unread[:MOST_AT_ONCE]:
+        service.runs.open(run)
+    return OpenedRuns(opened=len(unread[:MOST_AT_ONCE]))
+
+
+def _matching(service: Service, text: str) -> list[FoundRun]:
+    wanted = text.lower()
+    return [
+        run
+        for run in service.catalogue.runs(wait=1.5)
+        if wanted in run.name.lower() or any(wanted in name for name in run.formats)
+    ]
+
+
 @router.get("/runs/{run_id}", responses={code: PROBLEMS[code] for code in (404, 410, 422)})
 def get_run(run_id: RunId, service: ServiceDependency, lang: LanguageQuery = "en") -> RunInfo:
     """One run and its state; also whether its files changed since it was read."""
     found = service.find_run(run_id)
     run = service.runs.get(run_id)
-    info = _info(run.found if run else found, run, lang)
+    info = _info(run.found if run else found, service, lang)
     if run is not None and run.state.phase == READY:
         now = service.rescan(run.found)
         if now is None:
@@ -111,7 +136,8 @@ def open_run(
     found = service.find_run(run_id)
     if again:
         found = _rescanned(found, service)
-    return _info(found, service.runs.open(found, again=again), lang)
+    service.runs.open(found, again=again)
+    return _info(found, service, lang)
 
 
 @router.get("/runs/{run_id}/overview", responses=PROBLEMS | json_document(ServedReport), response_class=Response)
@@ -141,7 +167,8 @@ def _rescanned(found: FoundRun, service: Service) -> FoundRun:
     return now
 
 
-def _info(found: FoundRun, run: CachedRun | None, language: Language) -> RunInfo:
+def _info(found: FoundRun, service: Service, language: Language) -> RunInfo:
+    run = service.runs.get(found.id)
     state = run.state if run else ReadState(FOUND)
     info = RunInfo(
         id=found.id,
@@ -153,8 +180,9 @@ def _info(found: FoundRun, run: CachedRun | None, language: Language) -> RunInfo
         changed=found.changed,
         state=Progress(phase=state.phase, done=state.done, total=state.total, message=state.message, hint=state.hint),
     )
-    if run is not None and run.diagnoses:
-        _add_diagnosis(info, run.diagnoses[language])
+    diagnoses = service.runs.diagnoses(found)
+    if diagnoses:
+        _add_diagnosis(info, diagnoses[language])
     return info
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from paceline.core.errors import UsageError
+from paceline.core.rank_list import ranks_of
 from paceline.web.openapi import json_document
 from paceline.web.paging import MOST_ROWS, Column, Filters, PagedTable, TablePage, csv_lines, read_page
+from paceline.web.problems import BadRequestError
 from paceline.web.service import PROBLEMS, Answer, RunDependency, RunId, json_bytes, query_run
 from paceline.web.tables import TABLES
 
@@ -48,38 +51,53 @@ class TableInfo(Answer):
 
 Number = Annotated[int | None, Query(ge=-1, le=_MOST)]
 Text = Annotated[str | None, Query(max_length=300)]
+Ranks = Annotated[str | None, Query(max_length=300, description="Ranks, like 0-7, 12.")]
 
 
 def parse_filters(
     step: Number = None,
-    rank: Number = None,
+    rank: Ranks = None,
     stage: Number = None,
-    src: Number = None,
-    dst: Number = None,
+    src: Ranks = None,
+    dst: Ranks = None,
     sequence: Number = None,
     host: Text = None,
     group: Text = None,
     transport: Text = None,
     op: Text = None,
     level: Text = None,
+    per: Literal["step", "total"] | None = None,
+    scope: Literal["global", "group"] | None = None,
     q: Text = None,
 ) -> Filters:
     """The filters that were given in the query."""
-    given: dict[str, int | str | None] = {
+    given: dict[str, int | str | list[int] | None] = {
         "step": step,
-        "rank": rank,
+        "rank": parse_ranks(rank),
         "stage": stage,
-        "src": src,
-        "dst": dst,
+        "src": parse_ranks(src),
+        "dst": parse_ranks(dst),
         "sequence": sequence,
         "host": host,
         "group": group,
         "transport": transport,
         "op": op,
         "level": level,
+        "per": per,
+        "scope": scope,
         "q": q,
     }
     return {name: value for name, value in given.items() if value is not None and value != ""}
+
+
+def parse_ranks(text: str | None) -> list[int] | None:
+    """Ranks of a filter; BadRequestError says what it cannot understand."""
+    if not text or not text.strip():
+        return None
+    try:
+        return ranks_of(text)
+    except UsageError as error:
+        raise BadRequestError("bad_ranks", text=text) from error
 
 
 FiltersDependency = Annotated[Filters, Depends(parse_filters)]

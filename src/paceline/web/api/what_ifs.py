@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 
 from paceline.diagnosis.finding import Finding
-from paceline.diagnosis.what_if import apply_fix
+from paceline.diagnosis.what_if import apply_fix, possible_fixes
 from paceline.replay.critical_path import TRANSFER, WAIT, WORK, CriticalPath, critical_path
 from paceline.web.api.runs import LanguageQuery
 from paceline.web.run_cache import CachedRun
@@ -64,13 +64,13 @@ class WhatIfAnswer(Answer):
 
 @router.get("/runs/{run_id}/fixes", responses=PROBLEMS)
 async def fixes(run: RunDependency, lang: LanguageQuery = "en") -> Fixes:
-    """Fixes for the findings, then those possible for every run."""
+    """Fixes for the findings, then recipe changes that can do something in this run."""
     run.report(lang)
     found: dict[str, Fix] = {}
     for number, finding in enumerate(run.findings(lang), 1):
         for fix in suggested(finding):
             found.setdefault(fix, Fix(fix=fix, finding=number, title=finding.title))
-    for fix in ("stages", "overlap", "input"):
+    for fix in possible_fixes(run.context):
         found.setdefault(fix, Fix(fix=fix))
     return Fixes(fixes=list(found.values()))
 

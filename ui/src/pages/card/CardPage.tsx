@@ -10,6 +10,7 @@ import { runAddress, useSetting } from "../../components/router";
 import { duration, percent, signedPercent } from "../../i18n/numbers";
 import { useLanguage, useText } from "../../i18n/text";
 import { CommunicationTab } from "./CommunicationTab";
+import { GlanceTab } from "./GlanceTab";
 import { HostTab } from "./HostTab";
 import { InputTab } from "./InputTab";
 import { MemoryTab } from "./MemoryTab";
@@ -17,13 +18,13 @@ import { OperatorsTab } from "./OperatorsTab";
 import { StepsTab } from "./StepsTab";
 import type { CardInfo } from "./cardInfo";
 
-const TABS = ["steps", "operators", "communication", "input", "host", "memory"] as const;
+const TABS = ["glance", "steps", "operators", "communication", "input", "host", "memory"] as const;
 
 export function CardPage({ run, rank }: { run: string; rank: number }) {
   const t = useText();
   const language = useLanguage();
   const { cluster, shares } = useRunData();
-  const [tab] = useSetting("tab", "steps");
+  const [tab] = useSetting("tab", "glance");
   const asked = useJson<CardInfo>(address(`runs/${encodeURIComponent(run)}/cards/${rank}`, { lang: language }));
   if (asked.problem) return <ProblemMessage problem={asked.problem} />;
   const card = asked.value;
@@ -93,6 +94,7 @@ export function CardPage({ run, rank }: { run: string; rank: number }) {
         label={t("ui.web.card.parts")}
         options={TABS.map((one) => [one, t(`ui.web.card.tab.${one}`)] as const)}
       />
+      {card && tab === "glance" && <GlanceTab run={run} card={card} />}
       {card && tab === "steps" && <StepsTab run={run} card={card} />}
       {card && tab === "operators" && <OperatorsTab run={run} card={card} />}
       {card && tab === "communication" && <CommunicationTab run={run} card={card} />}

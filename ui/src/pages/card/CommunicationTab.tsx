@@ -1,7 +1,7 @@
 // The communication operators and links of one card.
 import { linkKey } from "../../api/focus";
 import { useRunData } from "../../api/runData";
-import { TextField } from "../../components/Filters";
+import { PerChoice, TextField, usePer } from "../../components/Filters";
 import { rankCell } from "../../components/RankLink";
 import { Empty, Section } from "../../components/Section";
 import { ServerTable } from "../../components/ServerTable";
@@ -13,6 +13,7 @@ import type { CardTabProps } from "./cardInfo";
 export function CommunicationTab({ run, card }: CardTabProps) {
   const t = useText();
   const { place } = useRouter();
+  const per = usePer();
   const { focus } = useRunData();
   if (!card.has["collectives"])
     return (
@@ -35,16 +36,19 @@ export function CommunicationTab({ run, card }: CardTabProps) {
           render={{ kind: (row) => kindName(String(row["kind"] ?? ""), t) }}
         />
       </Section>
-      <Section id="links" title={t("ui.web.comm.linksof", { n: card.rank })}>
+      <Section id="links" title={t(`ui.web.comm.linksof.${per}`, { n: card.rank })}>
+        <div class="controls">
+          <PerChoice />
+        </div>
         <ServerTable
           run={run}
           name="links"
-          filters={{ rank: card.rank }}
+          filters={{ rank: card.rank, per }}
           sort="-time"
           prefix="l"
           size={15}
           caption={t("ui.web.comm.tab.links")}
-          hidden={["scope"]}
+          hidden={["scope", "group"]}
           empty={t("ui.web.comm.nolinks")}
           render={{ src: rankCell(run, "src"), dst: rankCell(run, "dst") }}
           marked={(row) => focus.links.has(linkKey(Number(row["src"]), Number(row["dst"])))}

@@ -1,16 +1,16 @@
 // Memory of one card over time, and its largest allocations.
 import { useMemo } from "preact/hooks";
 import { address, useColumns } from "../../api/client";
-import { Columns } from "../../api/columns";
-import { Curve, type Series } from "../../charts/Curve";
+import { Curve } from "../../charts/Curve";
 import { TextField } from "../../components/Filters";
 import { Empty, Section } from "../../components/Section";
 import { ServerTable } from "../../components/ServerTable";
 import { useRouter } from "../../components/router";
-import { bytes, fixed } from "../../i18n/numbers";
+import { binaryBytes, fixed } from "../../i18n/numbers";
 import { useText } from "../../i18n/text";
 import type { CardTabProps } from "./cardInfo";
-import { byName, Legend } from "./curves";
+import { Legend } from "./curves";
+import { memorySeries } from "./memorySeries";
 
 export function MemoryTab({ run, card }: CardTabProps) {
   const t = useText();
@@ -22,10 +22,20 @@ export function MemoryTab({ run, card }: CardTabProps) {
     () => (asked.value ? memorySeries(asked.value.columns, t("ui.column.peak"), t) : []),
     [asked.value, t],
   );
-  if (!card.has["memory"])
+  if (!card.has["memory"] && !card.has["rank_memory"])
     return (
       <Section id="memory" title={t("ui.web.card.tab.memory")}>
         <Empty title={t("ui.memory.empty")} text={t("ui.memory.empty.text")} />
+      </Section>
+    );
+  if (!card.has["memory"])
+    return (
+      <Section
+        id="memory"
+        title={t("ui.web.card.memory.summary", { n: card.rank })}
+        note={t("ui.web.card.memory.nocurve")}
+      >
+        <PeakTable run={run} rank={card.rank} />
       </Section>
     );
   const planned = asked.value?.columns.text("kind").includes("node") ?? false;
@@ -39,13 +49,14 @@ export function MemoryTab({ run, card }: CardTabProps) {
         <>
           <Curve
             series={series}
-            format={bytes}
+            format={binaryBytes}
             formatX={(value) => (planned ? fixed(value, 0) : `${fixed(value, value < 10 ? 2 : 0)} s`)}
             label={t("ui.web.card.tab.memory")}
           />
           <Legend series={series} />
         </>
       )}
+      <PeakTable run={run} rank={card.rank} />
       <h3>{t("ui.web.card.allocations")}</h3>
       <div class="controls">
         <TextField name="q" label={t("ui.column.name")} />
@@ -63,18 +74,20 @@ export function MemoryTab({ run, card }: CardTabProps) {
   );
 }
 
-const MEMORY_COLORS = ["compute", "exposed", "overlapped", "data"];
-
-function memorySeries(table: Columns, peak: string, t: ReturnType<typeof useText>): Series[] {
-  const allocated = byName(table, "series", "x", "allocated", MEMORY_COLORS);
-  const reserved = byName(table, "series", "x", "reserved", MEMORY_COLORS);
-  return allocated.flatMap((one, i): Series[] => {
-    const label = one.name ? `${one.name} ${t("ui.web.card.allocated")}` : peak;
-    const held = reserved[i];
-    const more =
-      held && held.y.some(Number.isFinite)
-        ? [{ ...held, name: `${one.name} ${t("ui.web.card.reserved")}`, dashed: true, steps: true }]
-        : [];
-    return [{ ...one, name: label, steps: true }, ...more].filter((some) => some.y.some(Number.isFinite));
-  });
+function PeakTable({ run, rank }: { run: string; rank: number }) {
+  const t = useText();
+  return (
+    <ServerTable
+      run={run}
+      name="memory"
+      filters={{ rank }}
+      sort="-peak"
+      prefix="m"
+      caption={t("ui.memory.title")}
+      hidden={["rank", "host", "device", "stage"]}
+      render={{
+        basis: (row) => t(row["basis"] === "theoretical" ? "ui.web.basis.theoretical" : "ui.web.basis.measured"),
+      }}
+    />
+  );
 }

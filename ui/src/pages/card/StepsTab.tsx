@@ -1,4 +1,6 @@
 // The steps of one card, and its communication groups.
+import { hiddenParts } from "../../api/cluster";
+import { useRunData } from "../../api/runData";
 import { Empty, Section } from "../../components/Section";
 import { ServerTable } from "../../components/ServerTable";
 import { count, ranges } from "../../i18n/numbers";
@@ -8,6 +10,7 @@ import type { CardTabProps } from "./cardInfo";
 
 export function StepsTab({ run, card }: CardTabProps) {
   const t = useText();
+  const share = useRunData().shares.find((one) => one.rank.rank === card.rank);
   return (
     <>
       <Section
@@ -21,6 +24,7 @@ export function StepsTab({ run, card }: CardTabProps) {
             name="card-steps"
             filters={{ rank: card.rank }}
             sort="step"
+            hidden={hiddenParts(share?.parts)}
             caption={t("ui.web.card.tab.steps")}
           />
         ) : (

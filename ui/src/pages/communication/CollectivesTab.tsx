@@ -4,7 +4,7 @@ import { address, useJson } from "../../api/client";
 import { useRunData } from "../../api/runData";
 import { RankBars, type Bar } from "../../charts/RankBars";
 import { Dialog } from "../../components/Dialog";
-import { Pick, StepPick, TextField } from "../../components/Filters";
+import { Pick, RankField, StepPick, TextField } from "../../components/Filters";
 import { rankCell, RankLink } from "../../components/RankLink";
 import { Section } from "../../components/Section";
 import { ServerTable } from "../../components/ServerTable";
@@ -40,7 +40,7 @@ export function CollectivesTab({ run }: { run: string }) {
             all={t("ui.filter.all")}
             options={ops.map((op) => [op, op] as const)}
           />
-          <TextField name="rank" label={t("ui.column.last_rank")} numeric />
+          <RankField label={t("ui.column.last_rank")} />
           <TextField name="q" label={t("ui.column.name")} />
         </div>
         <ServerTable
@@ -87,6 +87,11 @@ function CollectiveArrivals({ run, execution, onClose }: { run: string; executio
   const t = useText();
   const { cluster } = useRunData();
   const [op, sequence, ...group] = execution.split("|");
+  const named = (name: string) => {
+    const at = asked.value?.columns.findIndex((column) => column.name === name) ?? -1;
+    const cell = asked.value?.rows[0]?.[at] ?? null;
+    return cell === null ? null : String(cell);
+  };
   const filters = { op, sequence, group: group.join("|") };
   const asked = useJson<TableRows>(
     address(`runs/${encodeURIComponent(run)}/tables/arrivals`, { ...filters, limit: 500 }),
@@ -105,8 +110,13 @@ function CollectiveArrivals({ run, execution, onClose }: { run: string; executio
       [t("ui.column.waited"), duration(bar.down ?? 0)],
     ] as [string, string][],
   });
+  const step = named("step");
+  const title =
+    step === null
+      ? t("ui.web.comm.arrivals", { op: named("name") ?? op, n: rows.length })
+      : t("ui.web.comm.arrivals.step", { op: named("name") ?? op, n: rows.length, step });
   return (
-    <Dialog title={t("ui.web.comm.arrivals", { op, n: rows.length })} onClose={onClose}>
+    <Dialog title={title} onClose={onClose}>
       <p class="note">{t("ui.web.comm.arrivals.note")}</p>
       {bars.length > 0 && (
         <RankBars
@@ -115,7 +125,7 @@ function CollectiveArrivals({ run, execution, onClose }: { run: string; executio
           downColor="waiting"
           marked={last}
           tip={tip}
-          label={t("ui.web.comm.arrivals", { op, n: rows.length })}
+          label={title}
           height={180}
         />
       )}
@@ -126,7 +136,8 @@ function CollectiveArrivals({ run, execution, onClose }: { run: string; executio
         sort="-late"
         prefix="d"
         size={10}
-        caption={t("ui.web.comm.arrivals", { op, n: rows.length })}
+        caption={title}
+        hidden={["name", "step"]}
         render={{ rank: rankCell(run) }}
         marked={(row) => last.has(Number(row["rank"]))}
       />

@@ -8,22 +8,17 @@ import { Matrix } from "../../charts/Matrix";
 import type { Spot } from "../../charts/matrixAxes";
 import { denseGrid } from "../../charts/matrixGrid";
 import { Choice } from "../../components/Choice";
-import { Pick, StepPick } from "../../components/Filters";
+import { PerChoice, Pick, StepPick, usePer } from "../../components/Filters";
 import { ProblemMessage } from "../../components/ProblemMessage";
 import { Empty, Section } from "../../components/Section";
 import { runAddress, useRouter, useSetting } from "../../components/router";
+import type { RampMark } from "../../charts/Ramp";
 import type { Tip } from "../../charts/tooltip";
 import { bytes, count, duration, percent, rate, UNKNOWN } from "../../i18n/numbers";
 import { useText, type Key, type Text } from "../../i18n/text";
-import { matrixCells, METRICS, type MatrixCells, type Metric } from "./linkMatrixCells";
+import { LinkRamp, SHOW } from "../../sections/Links";
+import { matrixCells, METRICS, transportNames, type MatrixCells, type Metric } from "./linkMatrixCells";
 
-const SHOW: Record<Metric, (value: number) => string> = {
-  bandwidth: rate,
-  ratio: (value) => percent(value),
-  utilisation: (value) => percent(value),
-  bytes,
-  time: duration,
-};
 /** A matrix of more ranks than this is shown by host: its cells would fill the memory of the browser, and no screen shows them. */
 const RANKS_AT_ONCE = 2048;
 
@@ -31,14 +26,16 @@ export function LinkMatrixTab({ run }: { run: string }) {
   const t = useText();
   const { place } = useRouter();
   const { cluster, document } = useRunData();
-  const [metric, setMetric] = useSetting("metric", "bandwidth");
+  const [picked, setMetric] = useSetting("metric");
   const [wanted, setCells] = useSetting("cells", "ranks");
   const many = cluster.ranks.length > RANKS_AT_ONCE;
   const byHost = many || wanted === "hosts";
+  const per = usePer();
   const asked = useColumns(
     address(`runs/${encodeURIComponent(run)}/charts/links`, {
       step: place.query.get("step"),
       by: byHost ? "host" : "rank",
+      per,
     }),
   );
   const table = asked.value?.columns ?? null;
@@ -46,6 +43,8 @@ export function LinkMatrixTab({ run }: { run: string }) {
     () => [...new Set(table?.text("transport") ?? [])].filter((name) => name !== null),
     [table],
   );
+  // On one scale a slow kind of link looks broken: where there are several, each is first shown against what its kind reaches.
+  const metric = picked || (transports.length > 1 ? "utilisation" : "bandwidth");
   if (asked.problem) return <ProblemMessage problem={asked.problem} />;
   if (table?.length === 0) return <Empty title={t("ui.links.empty")} text={t("ui.links.empty.text")} />;
   return (
@@ -75,10 +74,11 @@ export function LinkMatrixTab({ run }: { run: string }) {
           options={transports.map((name) => [name, name] as const)}
         />
         <StepPick all />
+        <PerChoice />
       </div>
       {table && <MatrixChart run={run} table={table} metric={metric as Metric} byHost={answersHosts(asked.answered)} />}
       {document.unplaced_links > 0 && (
-        <p class="note">{t("ui.links.unplaced", { n: count(document.unplaced_links) })}</p>
+        <p class="note">{t("ui.web.comm.unplaced.matrix", { n: count(document.unplaced_links) })}</p>
       )}
     </Section>
   );
@@ -124,20 +124,19 @@ function MatrixChart({ run, table, metric, byHost }: MatrixChartProps) {
         tip={(spot) => tipOf(table, cells, spot, t)}
         onPick={openLinks}
       />
-      <div class="ramp cividis">
-        <span>{SHOW[metric](cells.ends[0])}</span>
-        <i />
-        <span>{SHOW[metric](cells.ends[1])}</span>
-        <em>
-          {t(`ui.column.${metric}` as Key)} · {t("ui.links.count", { n: count(cells.links) })}
-        </em>
+      <LinkRamp
+        metric={metric}
+        ends={cells.ends}
+        names={transportNames(table)}
+        marks={marksOf(table, cells, marked, metric)}
+      >
         <span class="none">
           <b aria-hidden="true" />
-          {t("ui.web.comm.matrix.none")}
+          {t(metric === "ratio" ? "ui.web.comm.matrix.noclass" : "ui.web.comm.matrix.none")}
         </span>
-      </div>
+      </LinkRamp>
       <p class="note">
-        {t("ui.links.hint")} {t("ui.web.comm.matrix.pick")}
+        {t("ui.web.comm.matrix.hint")} {t("ui.web.comm.matrix.pick")}
       </p>
     </>
   );
@@ -154,6 +153,20 @@ function useMarkedLinks(byHost: boolean): Spot[] {
       return row === undefined || column === undefined ? [] : [{ row, column }];
     });
   }, [focus, cluster, byHost]);
+}
+
+/** The values of the links the finding names, the first three. */
+function marksOf(table: Columns, cells: MatrixCells, marked: Spot[], metric: Metric): RampMark[] {
+  if (metric === "transport") return [];
+  const values = table.num(metric);
+  return marked
+    .map((spot) => ({ spot, at: spot.row * cells.axis.count + spot.column }))
+    .filter(({ at }) => Number.isFinite(cells.fractions[at]))
+    .slice(0, 3)
+    .map(({ spot, at }) => ({
+      at: cells.fractions[at],
+      label: `${cells.title(spot)} ${SHOW[metric](values[cells.rows[at]])}`,
+    }));
 }
 
 function tipOf(table: Columns, cells: MatrixCells, spot: Spot, t: Text): Tip | null {

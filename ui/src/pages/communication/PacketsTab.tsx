@@ -1,6 +1,6 @@
 // Packet sizes by transport.
 import { useRunData } from "../../api/runData";
-import { Pick, StepPick, TextField } from "../../components/Filters";
+import { Pick, RankField, StepPick } from "../../components/Filters";
 import { Section } from "../../components/Section";
 import { ServerTable } from "../../components/ServerTable";
 import { useRouter } from "../../components/router";
@@ -23,7 +23,7 @@ export function PacketsTab({ run }: { run: string }) {
         <Section id="sizes" title={t("ui.web.comm.sizes")}>
           <div class="controls">
             <StepPick all />
-            <TextField name="rank" label={t("ui.column.rank")} numeric />
+            <RankField label={t("ui.column.rank")} />
             <Pick
               name="transport"
               label={t("ui.column.transport")}

@@ -2,11 +2,12 @@
 import { useCallback, useMemo } from "preact/hooks";
 import { address, useColumns } from "../../api/client";
 import type { Cluster } from "../../api/cluster";
+import { readRankList } from "../../api/rankList";
 import { Columns } from "../../api/columns";
 import { useRunData } from "../../api/runData";
 import { RankBars, type Bar } from "../../charts/RankBars";
 import { Dialog } from "../../components/Dialog";
-import { HostPick, StagePick, StepPick } from "../../components/Filters";
+import { HostPick, PerChoice, RankField, StagePick, StepPick, usePer } from "../../components/Filters";
 import { rankCell } from "../../components/RankLink";
 import { Section } from "../../components/Section";
 import { ServerTable } from "../../components/ServerTable";
@@ -16,12 +17,13 @@ import { bytes, duration, percent, UNKNOWN } from "../../i18n/numbers";
 import { useText } from "../../i18n/text";
 import { Arrivals } from "../../sections/Arrivals";
 import { LoadTables } from "./LoadTables";
+import { NoCommunication } from "./NoCommunication";
 
 export function RanksTab({ run }: { run: string }) {
   const t = useText();
   const { place, set } = useRouter();
-  const { focus, cluster } = useRunData();
-  const filters = Object.fromEntries(["step", "host", "stage"].map((name) => [name, place.query.get(name)]));
+  const { focus, cluster, document } = useRunData();
+  const filters = Object.fromEntries(["step", "rank", "host", "stage"].map((name) => [name, place.query.get(name)]));
   const links = place.query.get("links");
   const asked = useColumns(address(`runs/${encodeURIComponent(run)}/charts/communication`, { step: filters["step"] }));
   const bars = useMemo(
@@ -32,31 +34,40 @@ export function RanksTab({ run }: { run: string }) {
     (bar: Bar) => ({
       title: t("ui.name.rank_title", { n: bar.rank }),
       lines: [
-        [t("ui.column.time"), duration(bar.up[0] + bar.up[1])],
-        [t("ui.column.wait"), `${duration(bar.up[1])} · ${percent(bar.up[1] / (bar.up[0] + bar.up[1]))}`],
+        [t("ui.column.time"), duration(bar.up.reduce((sum, part) => sum + part, 0))],
+        ...(bar.up.length > 1
+          ? [[t("ui.column.wait"), `${duration(bar.up[1])} · ${percent(bar.up[1] / (bar.up[0] + bar.up[1]))}`]]
+          : []),
       ] as [string, string][],
     }),
     [t],
   );
+  const files = !asked.value || isRecorded(asked.value.columns);
   return (
     <>
+      {!files && <NoCommunication formats={document.formats} />}
       <div class="controls">
         <StepPick />
+        <RankField label={t("ui.column.ranks")} />
         <HostPick />
         <StagePick />
       </div>
-      <Section id="ranks" title={t("ui.web.comm.ranks.title")} note={t("ui.web.comm.ranks.note")}>
+      <Section
+        id="ranks"
+        title={t(files ? "ui.web.comm.ranks.title" : "ui.web.comm.ranks.unsplit")}
+        note={files ? t("ui.web.comm.ranks.note") : undefined}
+      >
         {bars.length > 0 && (
           <RankBars
             bars={bars}
-            colors={["exposed", "waiting"]}
+            colors={files ? ["exposed", "waiting"] : ["exposed"]}
             marked={focus.ranks}
             tip={tip}
-            label={t("ui.web.comm.ranks.title")}
+            label={t(files ? "ui.web.comm.ranks.title" : "ui.web.comm.ranks.unsplit")}
             onPick={(rank) => set({ links: rank }, true)}
           />
         )}
-        {bars.length > 0 && (
+        {bars.length > 0 && files && (
           <ul class="legend">
             <li>
               <i class="exposed" />
@@ -73,7 +84,8 @@ export function RanksTab({ run }: { run: string }) {
           name="communication"
           filters={filters}
           sort="-blocked_time"
-          caption={t("ui.web.comm.ranks.title")}
+          caption={t(files ? "ui.web.comm.ranks.title" : "ui.web.comm.ranks.unsplit")}
+          hidden={files ? [] : ["waiting", "waiting_share", "transit", "last", "blocked_time"]}
           marked={(row) => focus.ranks.has(Number(row["rank"]))}
           render={{
             rank: rankCell(run),
@@ -81,9 +93,11 @@ export function RanksTab({ run }: { run: string }) {
           }}
         />
       </Section>
-      <LoadTables run={run} name="arrivals">
-        <Arrivals tabled={false} />
-      </LoadTables>
+      {files && (
+        <LoadTables run={run} name="arrivals">
+          <Arrivals tabled={false} />
+        </LoadTables>
+      )}
       {links !== null && (
         <RankLinks run={run} rank={Number(links)} onClose={() => set({ links: null, dsort: null, dpage: null })} />
       )}
@@ -104,17 +118,22 @@ function LinksButton({ row, onOpen }: { row: Row; onOpen: () => void }) {
 function RankLinks({ run, rank, onClose }: { run: string; rank: number; onClose: () => void }) {
   const t = useText();
   const { place } = useRouter();
+  const per = usePer();
+  const title = t(`ui.web.comm.linksof.${per}`, { n: rank });
   return (
-    <Dialog title={t("ui.web.comm.linksof", { n: rank })} onClose={onClose}>
+    <Dialog title={title} onClose={onClose}>
+      <div class="controls">
+        <PerChoice />
+      </div>
       <ServerTable
         run={run}
         name="links"
-        filters={{ rank, step: place.query.get("step") }}
+        filters={{ rank, step: place.query.get("step"), per }}
         sort="-time"
         prefix="d"
         size={15}
-        caption={t("ui.web.comm.linksof", { n: rank })}
-        hidden={["scope"]}
+        caption={title}
+        hidden={["scope", "group"]}
         render={{ src: rankCell(run, "src"), dst: rankCell(run, "dst") }}
         empty={t("ui.web.comm.nolinks")}
       />
@@ -122,18 +141,25 @@ function RankLinks({ run, rank, onClose }: { run: string; rank: number; onClose:
   );
 }
 
+/** Bytes or transfer times are only known where communication was recorded; begins and ends are known from step traces too. */
+const isRecorded = (table: Columns): boolean =>
+  ["transit", "bytes"].some((name) => Array.from(table.num(name)).some(Number.isFinite));
+
 function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string | null>): Bar[] {
+  const recorded = isRecorded(table);
+  const wanted = filters["rank"] ? new Set(readRankList(filters["rank"])) : null;
   const [rank, time, waiting] = ["rank", "time", "waiting"].map((name) => table.num(name));
   const bars: Bar[] = [];
   for (let i = 0; i < table.length; i++) {
     const who = cluster.byRank.get(rank[i]);
     if (
+      (wanted && !wanted.has(rank[i])) ||
       (filters["host"] && who?.host !== filters["host"]) ||
       (filters["stage"] && who?.stage !== Number(filters["stage"]))
     )
       continue;
     const [all, waited] = [time[i] || 0, waiting[i] || 0];
-    bars.push({ rank: rank[i], up: [Math.max(0, all - waited), Math.min(all, waited)] });
+    bars.push({ rank: rank[i], up: recorded ? [Math.max(0, all - waited), Math.min(all, waited)] : [all] });
   }
   return bars.sort((a, b) => (cluster.place.get(a.rank) ?? 0) - (cluster.place.get(b.rank) ?? 0));
 }

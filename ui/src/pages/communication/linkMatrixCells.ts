@@ -1,10 +1,11 @@
 // Links as the cells of a matrix, by rank or by pair of hosts; a cell with several transports shows the one that takes most time.
 import type { Cluster } from "../../api/cluster";
 import { Columns } from "../../api/columns";
+import { categoryFraction } from "../../charts/color";
 import type { Axis, Spot } from "../../charts/matrixAxes";
 import { clamp } from "../../charts/scale";
 
-export const METRICS = ["bandwidth", "ratio", "utilisation", "bytes", "time"] as const;
+export const METRICS = ["bandwidth", "ratio", "utilisation", "bytes", "time", "transport"] as const;
 export type Metric = (typeof METRICS)[number];
 
 export interface MatrixQuery {
@@ -52,8 +53,9 @@ export function matrixCells(table: Columns, { cluster, byHost, transport, metric
   };
 }
 
-/** Speeds from zero on a straight scale; bytes and time span decades and get a logarithmic one. */
+/** Speeds on a straight scale, more colour is slower; bytes and time span decades and get a logarithmic one. */
 function colored(rows: Int32Array, table: Columns, metric: Metric): Pick<MatrixCells, "fractions" | "ends"> {
+  if (metric === "transport") return { fractions: transportFractions(rows, table), ends: [0, 1] };
   const column = table.num(metric);
   let [low, high] = [Infinity, 0];
   for (const row of rows) {
@@ -67,9 +69,20 @@ function colored(rows: Int32Array, table: Columns, metric: Metric): Pick<MatrixC
   rows.forEach((row, at) => {
     if (row < 0) return;
     const value = column[row];
-    fractions[at] = logarithmic ? clamp(Math.log(value / low) / span, 0, 1) : clamp(value / (high || 1), 0, 1);
+    fractions[at] = logarithmic ? clamp(Math.log(value / low) / span, 0, 1) : 1 - clamp(value / (high || 1), 0, 1);
   });
-  return { fractions, ends: logarithmic ? [low === Infinity ? 0 : low, high] : [0, high] };
+  return { fractions, ends: logarithmic ? [low === Infinity ? 0 : low, high] : [high, 0] };
+}
+
+/** Transports in the order of the legend. */
+export const transportNames = (table: Columns): string[] =>
+  [...new Set(table.text("transport"))].filter((name): name is string => name !== null).sort();
+
+function transportFractions(rows: Int32Array, table: Columns): Float32Array {
+  const names = transportNames(table);
+  const transports = table.text("transport");
+  const known = new Map(names.map((name, i) => [name, categoryFraction(i, names.length)]));
+  return Float32Array.from(rows, (row) => (row < 0 ? NaN : (known.get(transports[row] ?? "") ?? NaN)));
 }
 
 type Places = (row: number) => [number | undefined, number | undefined];

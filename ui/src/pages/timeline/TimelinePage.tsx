@@ -1,4 +1,5 @@
 // The timeline of all ranks on one clock, with search, sums, the critical path and an export for Perfetto.
+import { readRankList } from "../../api/rankList";
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import type { BinaryTable } from "../../api/binaryColumns";
 import { address, post, Problem, useColumns, usePolling, type Progress } from "../../api/client";
@@ -96,7 +97,14 @@ function LoadedTimeline({ run, table }: { run: string; table: BinaryTable }) {
       </div>
       {problem && <ProblemMessage problem={problem} />}
       {lanes.layout.lanes.length === 0 ? (
-        <Empty title={t("ui.web.timeline.norank")} text={t("ui.web.timeline.norank.text")} />
+        <Empty
+          title={
+            readRankList(lanes.rankText) === null
+              ? t("ui.web.filter.badranks", { text: lanes.rankText })
+              : t("ui.web.timeline.norank")
+          }
+          text={t("ui.web.timeline.norank.text")}
+        />
       ) : (
         <Timeline
           layout={lanes.layout}

@@ -1,9 +1,10 @@
 // What the timeline shows, kept in the address of the page: ranks, unfolded ranks, lane size and time window.
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Columns } from "../../api/columns";
+import { readRankList } from "../../api/rankList";
 import { useRunData } from "../../api/runData";
 import type { View } from "../../charts/timelineDrawing";
-import { layOut, parseRanks, readLanes, type Layout, type RankLanes } from "../../charts/timelineLanes";
+import { layOut, readLanes, type Layout, type RankLanes } from "../../charts/timelineLanes";
 import { useRouter, useSetting } from "../../components/router";
 
 /** With more ranks than this lanes are thin at first. */
@@ -35,8 +36,8 @@ export function useLanes(table: Columns): LaneState {
   const [size, setSize] = useSetting("size", all.length > MANY ? "thin" : "normal");
   const thin = size === "thin";
   const shown = useMemo(() => {
-    const wanted = parseRanks(rankText);
-    return wanted ? all.filter((one) => wanted.has(one.rank)) : all;
+    const wanted = readRankList(rankText);
+    return rankText.trim() ? all.filter((one) => wanted?.includes(one.rank)) : all;
   }, [all, rankText]);
   const folding = useFolding(all);
   const layout = useMemo(
@@ -51,7 +52,7 @@ export function useLanes(table: Columns): LaneState {
 function useFolding(all: RankLanes[]): Pick<LaneState, "open" | "foldable" | "fold"> {
   const { place, set } = useRouter();
   const openText = place.query.get("open") ?? "";
-  const open = useMemo(() => parseRanks(openText) ?? new Set<number>(), [openText]);
+  const open = useMemo(() => new Set(readRankList(openText)), [openText]);
   const foldable = useMemo(
     () => new Set(all.filter((one) => one.recorded.length > 0 && one.summary.length > 0).map((one) => one.rank)),
     [all],

@@ -1,0 +1,71 @@
+"""What advice must fit: the device and framework of a recording, and whether a finding's links leave the host.
+
+    device     ascend, nvidia, amd
+    framework  torch, mindspore, mindspore-1 (r0.5 to r2.3: the releases that MindInsight read)
+    reach      inside (a host), network (between hosts)
+
+What cannot be told is left out, and advice for any value of it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from paceline.diagnosis.finding import DirectedLink
+from paceline.run.run import Run
+
+DEVICES = frozenset({"ascend", "nvidia", "amd"})
+FRAMEWORKS = frozenset({"torch", "mindspore", "mindspore-1"})
+REACHES = frozenset({"inside", "network"})
+TAGS = DEVICES | FRAMEWORKS | REACHES
+ORDER = (*sorted(DEVICES), *sorted(FRAMEWORKS), *sorted(REACHES))
+
+_ASCEND_FORMATS = ("ascend", "msprof", "mindinsight", "cluster-analysis")
+_INSIDE = frozenset({"HCCS", "HCCS_SW", "PCIE", "SDMA", "SIO", "NVLINK", "P2P", "LOCAL"})
+_NETWORK = frozenset({"RDMA", "ROCE", "IB"})
+_KERNELS_OF = {
+    "amd": "name LIKE 'Cijk\\_%' ESCAPE '\\'",
+    "nvidia": "regexp_matches(name, '(^|_)sm[0-9]{2}_|^ampere_|cutlass')",
+}
+"""Matrix products of rocBLAS and hipBLASLt; of cuBLAS and CUTLASS."""
+
+
+def platform(run: Run) -> frozenset[str]:
+    """Device and framework, as far as formats, paths and kernels tell them."""
+    return frozenset(tag for tag in (_device(run), _framework(run)) if tag)
+
+
+def reach(links: Iterable[DirectedLink]) -> frozenset[str]:
+    """Where links lie, by their transport."""
+    transports = {link.transport.upper() for link in links}
+    inside, network = bool(transports & _INSIDE), bool(transports & _NETWORK)
+    return frozenset({"inside"} if inside and not network else {"network"} if network and not inside else ())
+
+
+def fits(tags: frozenset[str], facts: frozenset[str]) -> bool:
+    """Whether advice with these tags fits: of every kind of tag it names, the known value must be among them."""
+    kinds = (DEVICES, FRAMEWORKS, REACHES)
+    return all(not (tags & kind and facts & kind) or tags & facts & kind for kind in kinds)
+
+
+def _device(run: Run) -> str | None:
+    if any(name.startswith(_ASCEND_FORMATS) for name in run.formats):
+        return "ascend"
+    if "nsys" in run.formats:
+        return "nvidia"
+    run.load(["kernels"])
+    for device, condition in _KERNELS_OF.items():
+        if run.sql(f"SELECT 1 FROM kernels WHERE {condition} LIMIT 1").fetchall():
+            return device
+    return None
+
+
+def _framework(run: Run) -> str | None:
+    if "mindinsight" in run.formats:
+        return "mindspore-1"
+    if "kineto" in run.formats:
+        return "torch"
+    paths = [path or "" for (path,) in run.sql("SELECT path FROM ranks").fetchall()]
+    if any("_ascend_ms" in path for path in paths):
+        return "mindspore"
+    return "torch" if any("_ascend_pt" in path for path in paths) else None
