@@ -1,8 +1,8 @@
 """The public tables, as SQL over the rows that readers stored (schema `raw`).
 
 Small tables are derived first (run/derivation.py): `clock` (rank, clock_offset), `inferred` (name, rank, inferred_group,
-index, confidence) and `members` (the rows of groups). With them timestamps are put on one clock and communicator-local ranks
-become global ones.
+index, confidence), `members` (the rows of groups) and `stages` (rank, stage). With them timestamps are put on one clock and
+communicator-local ranks become global ones.
 """
 
 from __future__ import annotations
@@ -74,13 +74,14 @@ RANKS = """
     everyone AS (
         SELECT rank FROM recorded UNION SELECT rank FROM identified UNION SELECT rank FROM members
     )
-    SELECT rank, host, device, coalesce(identified.stage, pipeline.stage) AS stage, format, path, clock_offset,
+    SELECT rank, host, device, coalesce(identified.stage, pipeline.stage, stages.stage) AS stage, format, path, clock_offset,
            format IS NOT NULL AND note IS NULL AND known_note IS NULL AS complete,
            if(format IS NULL, 'no recording of this rank was found', coalesce(note, known_note)) AS note
     FROM everyone
     LEFT JOIN identified USING (rank)
     LEFT JOIN recorded USING (rank)
     LEFT JOIN pipeline USING (rank)
+    LEFT JOIN stages USING (rank)
     LEFT JOIN clock USING (rank)
     LEFT JOIN notes USING (rank)
     ORDER BY rank
