@@ -252,7 +252,8 @@ def _links(run: Run, case: Case) -> list[str]:
         if time
     }
     local = run.sql("SELECT count(*) FROM transfers WHERE scope <> 'global'").fetchall()[0][0]
-    found = [f"{local} transfers have no global ends"] if local else []
+    # A file that was cut leaves operators whose group nothing tells: their links are marked, not drawn on a wrong card.
+    found = [f"{local} transfers have no global ends"] if local and not case.damaged else []
     if case.layout == "kineto":
         return found
     steps = _complete_steps(run)
