@@ -40,7 +40,7 @@ for path in pathlib.Path(sys.argv[1]).rglob("*.db"):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--ranks", type=int, nargs="*", default=[16, 64])
     parser.add_argument("--detail", type=float, default=0.7, help="share of ranks with timeline and kernels")
     parser.add_argument("--databases", type=int, nargs="*", default=[16], help="ranks with SQLite results")
     parser.add_argument("--trace-steps", type=int, default=60, help="steps of the torch trace; 0 leaves it out")
@@ -75,7 +75,22 @@ def compare_trace(steps: int, *, peer: bool) -> None:
     data = WORK / f"trace-{steps}"
     if not (data / ".paceline-truth.json").exists():
         shutil.rmtree(data, ignore_errors=True)
-        shape = ["--hosts", "1", "--devices", "1", "--layers", "32", "--micro-batches", "8", "--steps", str(steps)]
+        shape = [
+            "--hosts",
+            "1",
+            "--devices",
+            "1",
+            "--tp",
+            "1",
+            "--pp",
+            "1",
+            "--layers",
+            "32",
+            "--micro-batches",
+            "8",
+            "--steps",
+            str(steps),
+        ]
         subprocess.run([PACELINE, "simulate", str(data), "--layout", "kineto", *shape, "--seed", "3"], check=True)
     size = total_mb(data)
     quick = measure([PACELINE, "breakdown", str(data)], log=WORK / "trace-breakdown.log")

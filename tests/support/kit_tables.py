@@ -130,7 +130,23 @@ def _ranks(run: Run, case: Case) -> list[str]:
             hosts[host].add(row["host"])
         if device not in (None, row["device"]) or (len(stages) > 1 and stage != row["stage"]):
             found.append(f"rank {row['rank']}: device {device}, stage {stage} for {row['device']}, {row['stage']}")
+    found += _coordinates(run, case)
     return found + [f"host {host} is hosts {names}" for host, names in hosts.items() if len(names) > 1]
+
+
+def _coordinates(run: Run, case: Case) -> list[str]:
+    """A rank's place in its groups of each kind."""
+    read = {rank: (dp, tp) for rank, dp, tp in run.sql("SELECT rank, dp, tp FROM ranks").fetchall()}
+    found = []
+    for axis, kind in enumerate(("dp", "tp")):
+        groups = [group["ranks"] for group in case.tables["groups"] if group["kind"] == kind]
+        ran = {rank: index for ranks in groups for index, rank in enumerate(ranks)}
+        found += [
+            f"rank {rank}: {kind} coordinate {read[rank][axis]} for {ran.get(rank)}"
+            for rank in sorted(read)
+            if read[rank][axis] != ran.get(rank)
+        ]
+    return found
 
 
 # -- steps ----------------------------------------------------------------------------------------------------------
