@@ -8,7 +8,7 @@ MINDSPORE := .venv-mindspore
 UI := src/paceline/web/static/index.html
 UI_SOURCES := $(shell find ui/src ui/public -type f) src/paceline/core/texts/ui.json ui/index.html ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
 
-.PHONY: demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report soak clean help
+.PHONY: demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report soak kit-tables clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -50,6 +50,11 @@ test: $(STAMP) $(UI) system check ## the whole suite: unit, integration, end to 
 
 accuracy: $(STAMP) ## 200 simulated clusters: fails unless the true cause comes first in 90 %, no healthy one alarms
 	$(BIN)/python benchmarks/accuracy.py --check
+
+kit-tables: $(STAMP) ## readers against the independent kit's tables: its fixed suite and 2 × 50 generated cases (half an hour)
+	PACELINE_KIT_CASES=all $(BIN)/python -m pytest tests/integration/formats/test_kit_tables.py --timeout 3600
+	PACELINE_KIT_GENERATED=50 PACELINE_KIT_SEED=917 $(BIN)/python -m pytest tests/integration/formats/test_kit_tables.py --timeout 3600
+	PACELINE_KIT_GENERATED=50 PACELINE_KIT_SEED=4202 $(BIN)/python -m pytest tests/integration/formats/test_kit_tables.py --timeout 3600
 
 fuzz: $(STAMP) ## every property test with new random examples; 1,600 damaged recordings, checkpoints and configurations
 	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n 2 -m hypothesis

@@ -1,6 +1,9 @@
 """Reading a cluster profile: Paceline against `msprof-analyze cluster -m all`, same data, one run.
 
-    python benchmarks/ingest.py [--ranks 16 64]
+    python benchmarks/ingest.py [--ranks 16 64] [--databases 16] [--trace-steps 60]
+
+Text results, SQLite results (also against a bare scan: SQLite reads the same columns and returns nothing) and one torch
+trace of more than 100 MB (against HolisticTraceAnalysis).
 
 Prints CPU seconds, wall, peak memory of both and the ratio, and checks that both give the same numbers. CPU seconds
 are what counts: wall time on shared machines is noise.
@@ -17,6 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kineto import ANALYSE, PACELINE, installed
 from measure import Cost, measure
 from peer import WORK, install_peer
 
@@ -24,29 +28,100 @@ LOAD_ALL = (
     "import sys, paceline; from paceline.run.run import TABLE_NAMES; paceline.open(sys.argv[1]).load(TABLE_NAMES)"
 )
 
+BARE_SCAN = """
+import pathlib, sqlite3, sys
+for path in pathlib.Path(sys.argv[1]).rglob("*.db"):
+    database = sqlite3.connect(f"file:{path}?immutable=1", uri=True)
+    for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        columns = [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
+        database.execute("SELECT " + ", ".join(f'max("{name}")' for name in columns) + f' FROM "{table}"').fetchall()
+"""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--ranks", type=int, nargs="*", default=[16, 64])
     parser.add_argument("--detail", type=float, default=0.7, help="share of ranks with timeline and kernels")
+    parser.add_argument("--databases", type=int, nargs="*", default=[16], help="ranks with SQLite results")
+    parser.add_argument("--trace-steps", type=int, default=60, help="steps of the torch trace; 0 leaves it out")
     parser.add_argument("--skip-peer", action="store_true")
     options = parser.parse_args()
     peer = None if options.skip_peer else install_peer()
     print(f"{'ranks':>5} {'MB':>6} {'what':34} {'CPU s':>8} {'wall s':>8} {'peak MB':>8} {'ratio':>7}")
     for ranks in options.ranks:
         compare(ranks, round(ranks * options.detail), peer)
+    for ranks in options.databases:
+        compare_databases(ranks, peer)
+    if options.trace_steps:
+        compare_trace(options.trace_steps, peer=not options.skip_peer)
+
+
+def compare_databases(ranks: int, peer: Path | None) -> None:
+    data = simulate(ranks, ranks, layout="ascend-db")
+    size = total_mb(data)
+    everything = load_all(data)
+    line(ranks, size, f"SQLite, all tables ({size / everything.cpu:,.0f} MB per CPU s)", everything)
+    bare = measure([sys.executable, "-c", BARE_SCAN, str(data)])
+    line(ranks, size, "bare scan of the same databases", bare, ratio=everything.cpu / bare.cpu)
+    if peer:
+        output = WORK / f"peer-db-{ranks}"
+        shutil.rmtree(output, ignore_errors=True)
+        command = [str(peer), "cluster", "-m", "all", "-d", str(data), "-o", str(output), "--force"]
+        theirs = measure(command, log=WORK / f"peer-db-{ranks}.log")
+        line(ranks, size, "msprof-analyze cluster -m all, SQLite", theirs, ratio=theirs.cpu / everything.cpu)
+
+
+def compare_trace(steps: int, *, peer: bool) -> None:
+    data = WORK / f"trace-{steps}"
+    if not (data / ".paceline-truth.json").exists():
+        shutil.rmtree(data, ignore_errors=True)
+        shape = [
+            "--hosts",
+            "1",
+            "--devices",
+            "1",
+            "--tp",
+            "1",
+            "--pp",
+            "1",
+            "--layers",
+            "32",
+            "--micro-batches",
+            "8",
+            "--steps",
+            str(steps),
+        ]
+        subprocess.run([PACELINE, "simulate", str(data), "--layout", "kineto", *shape, "--seed", "3"], check=True)
+    size = total_mb(data)
+    quick = measure([PACELINE, "breakdown", str(data)], log=WORK / "trace-breakdown.log")
+    line(1, size, f"torch, breakdown ({size / quick.cpu:,.0f} MB per CPU s)", quick)
+    everything = load_all(data)
+    line(1, size, f"torch, all tables ({size / everything.cpu:,.0f} MB per CPU s)", everything)
+    if peer:
+        theirs = measure(
+            [str(installed("HolisticTraceAnalysis")), "-c", ANALYSE, str(data)], log=WORK / "trace-hta.log"
+        )
+        line(1, size, "HolisticTraceAnalysis", theirs, ratio=theirs.cpu / quick.cpu)
+
+
+def load_all(data: Path) -> Cost:
+    shutil.rmtree(WORK / "cache", ignore_errors=True)
+    return measure([sys.executable, "-c", LOAD_ALL, str(data)], env={"PACELINE_CACHE": str(WORK / "cache")})
+
+
+def total_mb(data: Path) -> float:
+    return sum(path.stat().st_size for path in data.rglob("*") if path.is_file()) / 1e6
 
 
 def compare(ranks: int, detail_ranks: int, peer: Path | None) -> None:
     data = simulate(ranks, detail_ranks)
-    size = sum(path.stat().st_size for path in data.rglob("*") if path.is_file()) / 1e6
+    size = total_mb(data)
     shutil.rmtree(WORK / "cache", ignore_errors=True)
     paceline, environment = str(Path(sys.executable).parent / "paceline"), {"PACELINE_CACHE": str(WORK / "cache")}
     first = measure([paceline, "show", str(data)], env=environment, log=WORK / f"show-{ranks}.log")
     line(ranks, size, "paceline show, first", first)
     line(ranks, size, "paceline show, again", measure([paceline, "show", str(data)], env=environment))
-    shutil.rmtree(WORK / "cache", ignore_errors=True)
-    everything = measure([sys.executable, "-c", LOAD_ALL, str(data)], env=environment)
+    everything = load_all(data)
     line(ranks, size, f"all tables ({size / everything.cpu:,.0f} MB per CPU s)", everything)
     bare = measure(
         [
@@ -76,9 +151,9 @@ def line(ranks: int, size: float, what: str, cost: Cost, *, ratio: float | None 
     )
 
 
-def simulate(ranks: int, detail_ranks: int) -> Path:
+def simulate(ranks: int, detail_ranks: int, *, layout: str = "ascend-text") -> Path:
     """≈1,000 collectives per rank in 2 steps, timelines for a few ranks: the shape of real cluster recordings."""
-    target = WORK / f"data-{ranks}-{detail_ranks}"
+    target = WORK / f"data-{ranks}-{detail_ranks}{'' if layout == 'ascend-text' else f'-{layout}'}"
     if not (target / ".paceline-truth.json").exists():
         shutil.rmtree(target, ignore_errors=True)
         paceline = str(Path(sys.executable).parent / "paceline")
@@ -87,6 +162,8 @@ def simulate(ranks: int, detail_ranks: int) -> Path:
                 paceline,
                 "simulate",
                 str(target),
+                "--layout",
+                layout,
                 "--hosts",
                 str(ranks // 8),
                 "--tp",

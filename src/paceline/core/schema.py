@@ -46,7 +46,11 @@ RANKS = TableSchema(
     rank          BIGINT   -   global rank
     host          VARCHAR  -   host name or address, if known
     device        BIGINT   -   device number on its host
-    stage         BIGINT   -   pipeline stage, 0-based
+    stage         BIGINT   -   pipeline stage, 0-based: the pipeline coordinate
+    dp            BIGINT   -   data-parallel coordinate: its index in its group of this kind; null if it has none or several
+    tp            BIGINT   -   tensor-parallel coordinate
+    cp            BIGINT   -   context-parallel coordinate
+    ep            BIGINT   -   expert-parallel coordinate
     format        VARCHAR  -   reader of the files of this rank
     path          VARCHAR  -   directory of the files, relative to the source
     clock_offset  BIGINT   ns  subtracted from the timestamps of this rank to get the cluster clock

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import duckdb
 
+from paceline.run.plausibility import TOLERANCE, impossible_rows
 from paceline.run.read_warning import ReadWarning
 
 _MOST_NAMED = 8
 
 
-def check_run(connection: duckdb.DuckDBPyConnection, *, steps: bool) -> list[ReadWarning]:
+def check_run(connection: duckdb.DuckDBPyConnection, loaded: Collection[str]) -> list[ReadWarning]:
     warnings = _missing_ranks(connection) + _unaligned(connection) + _impossible_bandwidth(connection)
-    return warnings + (_ragged_steps(connection) + _parts_longer_than_the_whole(connection) if steps else [])
+    if "steps" in loaded:
+        warnings += _ragged_steps(connection) + _parts_longer_than_the_whole(connection)
+    return warnings + impossible_rows(connection, loaded)
 
 
 def _missing_ranks(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
@@ -72,8 +77,6 @@ def _ragged_steps(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
 
 FASTEST_LINK = {"RDMA": 100.0, "PCIE": 128.0, "HCCS": 400.0, "SIO": 400.0, "SDMA": 400.0}
 """GB/s that no link of this kind reaches; local copies are memory traffic and have no such bound."""
-PARTS_TOLERANCE = 0.02
-"""Rounding and edges: computing + exposed may exceed the duration by this share."""
 
 
 def _impossible_bandwidth(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
@@ -108,7 +111,7 @@ def _parts_longer_than_the_whole(connection: duckdb.DuckDBPyConnection) -> list[
         SELECT count(*), max((computing + exposed) / duration) FROM raw.steps
         WHERE duration > 0 AND computing + exposed > ? * duration
         """,
-        [1 + PARTS_TOLERANCE],
+        [1 + TOLERANCE],
     ).fetchall()
     if not count:
         return []

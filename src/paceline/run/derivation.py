@@ -1,11 +1,13 @@
-"""What a run derives from its collectives: groups that no recording declares, one clock, kinds of groups.
+"""What a run derives from its collectives: groups that no recording declares, one clock, kinds of groups, stages.
 
 In this order, because each builds on the one before:
 
     1. groups from the numbers in links             run/group_structure.py     no clock needed
     2. the clocks of all ranks                      run/clock.py               from the collectives of known groups
     3. groups of what is left, by common ends       run/groups.py              on one clock
+       pairs of receives in a pipeline's middle     run/neighbour_messages.py
     4. kinds of groups that nobody named            run/group_kinds.py
+    5. stages of pipelines that nobody declared     run/pipeline_stages.py
 """
 
 from __future__ import annotations
@@ -20,15 +22,16 @@ from paceline.run import views
 from paceline.run.clock import clock_offsets
 from paceline.run.group_kinds import structural_kinds
 from paceline.run.group_structure import structured_groups
-from paceline.run.groups import infer_groups
+from paceline.run.groups import MOST_SURE, infer_groups
+from paceline.run.neighbour_messages import receives_by_end
+from paceline.run.pipeline_stages import structural_stages
 
-TABLES = ("clock", "inferred", "kinds")
 MOST_LISTED = 8
 """Groups of more members are named by their first two and last ranks."""
 
 
 def derive(connection: duckdb.DuckDBPyConnection, *, one_clock: bool) -> None:
-    """Create the tables clock, inferred and members, and kinds; `one_clock`: all times are on one clock already."""
+    """Create the tables clock, inferred and members, kinds and stages; `one_clock`: all times are on one clock already."""
     connection.execute(
         "CREATE OR REPLACE TABLE inferred "
         '(name VARCHAR, rank BIGINT, inferred_group VARCHAR, "index" BIGINT, confidence DOUBLE, operator VARCHAR)'
@@ -40,11 +43,15 @@ def derive(connection: duckdb.DuckDBPyConnection, *, one_clock: bool) -> None:
         connection, [(one.name, one.rank, one.block.ranks, one.block.confidence, one.operator) for one in structured]
     )
     _fill_clock(connection, one_clock=one_clock)
+    by_end = receives_by_end(connection)
+    _add_inferred(connection, [(name, rank, pair, MOST_SURE, name) for name, rank, pair in by_end])
     by_ends = infer_groups(connection)
     _add_inferred(connection, [(one.name, one.rank, one.ranks, one.confidence, one.name) for one in by_ends])
     create_members(connection)
     connection.execute('CREATE OR REPLACE TABLE kinds ("group" VARCHAR, kind VARCHAR)')
     add_rows(connection, "kinds", list(structural_kinds(connection).items()))
+    connection.execute("CREATE OR REPLACE TABLE stages (rank BIGINT, stage BIGINT)")
+    add_rows(connection, "stages", list(structural_stages(connection).items()))
 
 
 def _add_inferred(

@@ -1,6 +1,6 @@
-"""Cache of what is derived from the collectives of a store: clock offsets and inferred groups.
+"""Cache of what is derived from the collectives of a store: clock offsets, inferred groups and stages.
 
-store/derived/{clock,inferred,kinds}-KEY.parquet      KEY: hash of the stored files they are derived from
+store/derived/{clock,inferred,kinds,stages}-KEY.parquet      KEY: hash of the stored files they are derived from
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import duckdb
 
-VERSION = 4
+VERSION = 5
 """Raise it when results of run/derivation.py change."""
-NAMES = ("clock", "inferred", "kinds")
+NAMES = ("clock", "inferred", "kinds", "stages")
 
 
 class DerivedCache:

@@ -1,7 +1,7 @@
 """Kinds of groups that nobody named, from their structure: which ranks they join, and what they do.
 
     world     all ranks (run/views.py)
-    pp        groups that only send and receive
+    pp        groups that only send and receive; a group with two ranks of one pipeline is nothing else
     ep        groups that exchange all-to-all
     tp, dp    of the rest, groups of equal size and distance are a family: the family of nearest neighbours is tp if it is called
               at least as often as the farthest one, which is dp; a single family beside a pipeline is tp if it is called before
@@ -68,9 +68,12 @@ def structural_kinds(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
 def kinds_of(groups: Mapping[str, GroupUse], known: set[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     families: dict[tuple[int, int], list[str]] = defaultdict(list)
+    pipelines = _pipelines([use.ranks for use in groups.values() if use.ops <= _MESSAGES])
     for group, use in groups.items():
         if use.ops <= _MESSAGES:
             found[group] = "pp"
+        elif _crosses(use.ranks, pipelines):
+            continue  # embeddings that the first and the last stage share, or a norm over a pipeline
         elif "all_to_all" in use.ops:
             found[group] = "ep"
         else:
@@ -78,6 +81,29 @@ def kinds_of(groups: Mapping[str, GroupUse], known: set[str]) -> dict[str, str]:
     for family, kind in _kinds_of_families(families, groups).items():
         found |= dict.fromkeys(families[family], kind)
     return {group: kind for group, kind in found.items() if kind not in known or kind == "pp"}
+
+
+def _pipelines(groups: Sequence[tuple[int, ...]]) -> dict[int, int]:
+    """Rank → the least rank of its pipeline: of all ranks that pipeline groups connect it with.
+
+    >>> _pipelines([(0, 2), (2, 4), (1, 3)])
+    {0: 0, 2: 0, 4: 0, 1: 1, 3: 1}
+    """
+    found = {rank: rank for ranks in groups for rank in ranks}
+    for _ in range(len(groups)):
+        before = dict(found)
+        for ranks in groups:
+            least = min(found[rank] for rank in ranks)
+            found |= dict.fromkeys(ranks, least)
+        if found == before:
+            break
+    return found
+
+
+def _crosses(ranks: tuple[int, ...], pipelines: Mapping[int, int]) -> bool:
+    """Whether two members are in one pipeline: stages share neither tensors nor gradients."""
+    known = [pipelines[rank] for rank in ranks if rank in pipelines]
+    return len(known) > len(set(known))
 
 
 def _kinds_of_families(

@@ -11,7 +11,9 @@ Communicators of parallel training are regular: n members, s ranks apart, so tha
 
     index(rank) = rank // s mod n
 
-An operator's groups are the blocks of those (n, s) that give every member the index it recorded, whose members all execute
+or, where tensor and pipeline parallelism are combined, n neighbours in each of m stages (near + n · stage).
+
+An operator's groups are the blocks of those shapes that give every member the index it recorded, whose members all execute
 the operator, move about as much, and whose links reach the number n - 1. No clock is needed. Operators without links, or with
 groups that are not regular, are left to run/groups.py.
 """
@@ -20,10 +22,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
+
+from paceline.run.neighbour_messages import pair_of, stage_size
 
 ALIKE = 4.0
 """Members of one collective record bytes within this ratio: at the ends of hosts a card logs both of its links or none."""
@@ -220,7 +224,7 @@ def _magnitude(size: int | None) -> int | None:
 
 
 def _of_messages(rows: Sequence[_Row], job: Job) -> Iterable[OperatorGroup]:
-    """Sends and receives of a rank are in one group, the pipeline.
+    """Sends and receives of a rank are in one group, the pipeline, or in one with each neighbour.
 
     Only where ends are numbered inside it: MindSpore's parser also writes "0-0" for a message between two cards.
     """
@@ -237,10 +241,24 @@ def _of_messages(rows: Sequence[_Row], job: Job) -> Iterable[OperatorGroup]:
             own[rank].add(mine)
         if most is not None:
             highest[rank] = max(most, highest.get(rank, 0))
+    if size := stage_size({rank: frozenset(own[rank]) for rank in names}, job.world) if _are_pairs(highest) else None:
+        yield from _of_neighbours(rows, size, job)
+        return
     one = {rank: next(iter(own[rank])) if len(own[rank]) == 1 else None for rank in names}
     evidence = tuple(Member(rank, one[rank], highest.get(rank), None) for rank in sorted(names))
     for block in regular_blocks(evidence, job):
         yield from (OperatorGroup(name, rank, block, name) for rank in block.ranks for name in names.get(rank, ()))
+
+
+def _are_pairs(highest: Mapping[int, int]) -> bool:
+    return set(highest.values()) == {1}
+
+
+def _of_neighbours(rows: Sequence[_Row], size: int, job: Job) -> Iterable[OperatorGroup]:
+    """Messages between neighbouring stages with a communicator for every pair of them; some receives stay open."""
+    for name, rank, op, _, _, _, own in rows:
+        if op in P2P and (pair := pair_of(rank, own, size, job.world)):
+            yield OperatorGroup(name, rank, Block(pair, 2), name)
 
 
 def regular_blocks(evidence: Sequence[Member], job: Job, *, needed: set[int] | None = None) -> list[Block]:
@@ -253,21 +271,28 @@ def regular_blocks(evidence: Sequence[Member], job: Job, *, needed: set[int] | N
     [(0, 1), (2, 3)]
     """
     members = {member.rank: member for member in evidence}
-    sizes = {member.highest + 1 for member in evidence if member.highest}
-    found: dict[tuple[int, ...], Block] = {}
-    for size in sizes:
-        for stride in _strides(job.world, size):
-            for block in _blocks(members, job.recorded, size, stride):
-                found.setdefault(block.ranks, block)
+    wanted = members.keys() if needed is None else needed
+    sizes = sorted({member.highest + 1 for member in evidence if member.highest})
+    for layouts in (_strided, _grids):
+        found: dict[tuple[int, ...], Block] = {}
+        for ranks in (ranks for size in sizes for ranks in layouts(members, size, job.world)):
+            if block := _block_of(ranks, members, job.recorded):
+                found.setdefault(ranks, block)
+        if chosen := _disjoint(found.values(), wanted):
+            return chosen
+    return []
+
+
+def _disjoint(blocks: Iterable[Block], wanted: Collection[int]) -> list[Block]:
+    """Of blocks that contradict each other those with more evidence; none if a wanted rank is left over."""
     taken: set[int] = set()
     chosen = []
-    for block in sorted(found.values(), key=lambda each: (-each.known, len(each.ranks), each.ranks)):
+    for block in sorted(blocks, key=lambda each: (-each.known, len(each.ranks), each.ranks)):
         if taken.isdisjoint(block.ranks):
             taken.update(block.ranks)
             chosen.append(block)
-    wanted = members.keys() if needed is None else needed
-    chosen = [block for block in chosen if not wanted.isdisjoint(block.ranks)]
-    return sorted(chosen, key=lambda each: each.ranks) if taken >= wanted else []
+    chosen = [block for block in chosen if not set(wanted).isdisjoint(block.ranks)]
+    return sorted(chosen, key=lambda each: each.ranks) if taken.issuperset(wanted) else []
 
 
 def _strides(world: int, size: int) -> list[int]:
@@ -276,25 +301,40 @@ def _strides(world: int, size: int) -> list[int]:
     return [stride for stride in range(1, groups + 1) if groups % stride == 0]
 
 
-def _blocks(members: Mapping[int, Member], recorded: frozenset[int], size: int, stride: int) -> Iterable[Block]:
-    """The blocks of this size and stride that the evidence allows."""
-    bases = {rank // (size * stride) * size * stride + rank % stride for rank in members}
-    for base in sorted(bases):
-        ranks = tuple(range(base, base + size * stride, stride))
-        here = [members[rank] for rank in ranks if rank in members]
-        absent = any(rank in recorded and rank not in members for rank in ranks)
-        if not absent and _fits(here, size, stride):
-            yield Block(ranks, sum(member.own is not None for member in here))
+def _strided(members: Iterable[int], size: int, world: int) -> Iterable[tuple[int, ...]]:
+    """Ranks of the groups of this size, s apart."""
+    for stride in _strides(world, size):
+        bases = {rank // (size * stride) * size * stride + rank % stride for rank in members}
+        for base in sorted(bases):
+            yield tuple(range(base, base + size * stride, stride))
 
 
-def _fits(here: Sequence[Member], size: int, stride: int) -> bool:
+def _grids(members: Iterable[int], size: int, world: int) -> Iterable[tuple[int, ...]]:
+    """Ranks of groups of neighbours in every stage: the model-parallel groups of pipelines with tensor parallelism."""
+    for inner in range(2, size):
+        if size % inner or world % (size // inner):
+            continue
+        stage = world // (size // inner)
+        for base in sorted({rank % stage // inner * inner for rank in members}):
+            yield tuple(base + near + far for far in range(0, world, stage) for near in range(inner))
+
+
+def _block_of(ranks: tuple[int, ...], members: Mapping[int, Member], recorded: frozenset[int]) -> Block | None:
+    """The group of these ranks if the evidence allows it."""
+    here = [members[rank] for rank in ranks if rank in members]
+    if any(rank in recorded and rank not in members for rank in ranks) or not _fits(here, ranks):
+        return None
+    return Block(ranks, sum(member.own is not None for member in here))
+
+
+def _fits(here: Sequence[Member], ranks: Sequence[int]) -> bool:
     highest = [member.highest for member in here if member.highest is not None]
     moved = [member.bytes for member in here if member.bytes]
     return (
         len(here) > 1
         and bool(highest)
-        and max(highest) == size - 1
-        and all(member.own is None or member.own == member.rank // stride % size for member in here)
+        and max(highest) == len(ranks) - 1
+        and all(member.own is None or ranks[member.own] == member.rank for member in here)
         and any(member.own is not None for member in here)
         and (not moved or max(moved) <= ALIKE * min(moved))
     )

@@ -135,7 +135,7 @@ class Run:
         self.load(["ranks"])
         if self._all_warnings is None:
             found = [gap.to_warning() for gap in (*self._file_gaps.found, *self._table_gaps)]
-            in_run = check_run(self.connection, steps="steps" in self._loaded)
+            in_run = check_run(self.connection, self._loaded)
             self._all_warnings = self.file_warnings + found + in_run
         return list(self._all_warnings)
 

@@ -1,8 +1,8 @@
 """The public tables, as SQL over the rows that readers stored (schema `raw`).
 
 Small tables are derived first (run/derivation.py): `clock` (rank, clock_offset), `inferred` (name, rank, inferred_group,
-index, confidence) and `members` (the rows of groups). With them timestamps are put on one clock and communicator-local ranks
-become global ones.
+index, confidence), `members` (the rows of groups) and `stages` (rank, stage). With them timestamps are put on one clock and
+communicator-local ranks become global ones.
 """
 
 from __future__ import annotations
@@ -71,16 +71,29 @@ RANKS = """
         SELECT behind, stage + 1 FROM chain JOIN neighbours ON before = rank WHERE stage < 1024
     ),
     pipeline AS (SELECT rank, max(stage) AS stage FROM chain GROUP BY rank),
+    -- A rank in two groups of one kind with different indices (a mesh of its own) has no single coordinate.
+    indices AS (
+        SELECT rank, kind, if(count(DISTINCT index) = 1, any_value(index), NULL) AS index FROM members
+        WHERE kind IN ('dp', 'tp', 'cp', 'ep') AND index IS NOT NULL GROUP BY rank, kind
+    ),
+    coordinates AS (
+        SELECT rank, any_value(index) FILTER (kind = 'dp') AS dp, any_value(index) FILTER (kind = 'tp') AS tp,
+               any_value(index) FILTER (kind = 'cp') AS cp, any_value(index) FILTER (kind = 'ep') AS ep
+        FROM indices GROUP BY rank
+    ),
     everyone AS (
         SELECT rank FROM recorded UNION SELECT rank FROM identified UNION SELECT rank FROM members
     )
-    SELECT rank, host, device, coalesce(identified.stage, pipeline.stage) AS stage, format, path, clock_offset,
+    SELECT rank, host, device, coalesce(identified.stage, pipeline.stage, stages.stage) AS stage,
+           coordinates.dp, coordinates.tp, coordinates.cp, coordinates.ep, format, path, clock_offset,
            format IS NOT NULL AND note IS NULL AND known_note IS NULL AS complete,
            if(format IS NULL, 'no recording of this rank was found', coalesce(note, known_note)) AS note
     FROM everyone
     LEFT JOIN identified USING (rank)
     LEFT JOIN recorded USING (rank)
     LEFT JOIN pipeline USING (rank)
+    LEFT JOIN stages USING (rank)
+    LEFT JOIN coordinates USING (rank)
     LEFT JOIN clock USING (rank)
     LEFT JOIN notes USING (rank)
     ORDER BY rank

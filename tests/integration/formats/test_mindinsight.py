@@ -171,6 +171,18 @@ def test_old_tree_gives_the_same_numbers_with_hosts_and_devices(tmp_path: Path) 
 
 
 @needs_fixtures
+def test_communication_and_waiting_add_up_to_what_mindinsight_1_3_shows(tmp_path: Path) -> None:
+    """Its mean is over all recorded steps: the warm-up step and steps that the parser's limit cut are in it."""
+    batch, _ = read_all(READER, DERIVED, tmp_path)
+    for shown in _golden("1.3.0", "cluster_comm_avg.json")["communication"]:
+        sums = "sum(transit) / 1e6, sum(wait) / 1e6"
+        where = f"rank = {shown['rank_id']} GROUP BY step HAVING count(transit) > 0"
+        steps = rows(batch, "collectives", sums, where)
+        mean = [sum(values) / len(steps) for values in zip(*steps, strict=True)]
+        assert mean == pytest.approx(shown["communication_info"][:2], abs=1e-3)
+
+
+@needs_fixtures
 def test_old_tree_leaves_links_as_recorded_without_stages(tmp_path: Path) -> None:
     """src-dst as the guide prints them; ranks 1 and 2 receive over "1-1" and "0-0", which are no self links."""
     batch, _ = read_all(READER, DERIVED, tmp_path)

@@ -205,3 +205,69 @@ def test_the_card_s_memory_is_what_the_driver_said(tmp_path: Path) -> None:
     batch, _ = read_all(READER, one("param-resnet*"), tmp_path)
     for peak, capacity in rows(batch, "ranks_memory", "peak, capacity"):
         assert capacity == 11554586624 and 0 < peak < capacity
+
+
+# -- what the publishers' own tools say of the whole recording ---------------------------------------------------------
+
+
+def test_dlrm_s_devices_are_idle_as_long_as_hta_says(tmp_path: Path) -> None:
+    """HTA's time begins with the first and ends with the last piece of device work."""
+    batch, _ = read_all(READER, REAL / "param-dlrm-8ranks", tmp_path)
+    busy = dict(rows(batch, "steps", "rank, computing + exposed"))
+    spans = dict(rows(batch, "kernels", "rank, max(start + duration) - min(start)", "true GROUP BY rank"))
+    idle = [100 * (1 - busy[rank] / spans[rank]) for rank in range(8)]
+    assert idle == pytest.approx([49.34, 34.28, 62.08, 43.20, 53.57, 55.64, 61.80, 75.75], abs=0.01)
+
+
+def test_dlrm_s_all_to_alls_end_together_and_are_waiting(tmp_path: Path) -> None:
+    batch, _ = read_all(READER, REAL / "param-dlrm-8ranks", tmp_path)
+    found = rows(batch, "collectives", "sequence, start + duration, duration", "op = 'all_to_all'")
+    ends, durations = (
+        [[row[column] for row in found if row[0] == sequence] for sequence in range(5)] for column in (1, 2)
+    )
+    assert max(max(each) - min(each) for each in ends) <= 3_000
+    # The last to arrive waits for nobody: what the others need longer is waiting.
+    moving = sum(len(each) * min(each) for each in durations)
+    assert moving / sum(map(sum, durations)) < 0.01
+
+
+def test_resnet50_keeps_its_gpu_as_busy_as_pytorch_s_tool_says(tmp_path: Path) -> None:
+    batch, _ = read_all(READER, one("kineto-tb_plugin/resnet50_num_workers_0.*"), tmp_path)
+    kernels = "sum(duration) FROM in_kernels WHERE type NOT IN ('Memcpy', 'Memset') AND step IS NOT NULL --"
+    [(busy,)] = rows(batch, "kernels", kernels)
+    [(total,)] = rows(batch, "steps", "sum(duration)")
+    assert busy / total == pytest.approx(0.5551, abs=0.0001)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "busy", "total"),
+    [("tracelens/b200*", 11.60, 87.41), ("tracelens/sglang*", 9.773, 473.750)],
+)
+def test_busy_time_is_what_tracelens_says(pattern: str, busy: float, total: float, tmp_path: Path) -> None:
+    batch, _ = read_all(READER, one(pattern), tmp_path)
+    [(computing, exposed, duration)] = rows(batch, "steps", "computing / 1e6, exposed / 1e6, duration / 1e6")
+    assert computing + exposed == pytest.approx(busy, abs=0.005)
+    # The step also holds the launch of the first kernel: less than 0.1 ms.
+    assert duration == pytest.approx(total, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "call", "milliseconds"),
+    [
+        ("tracelens/sglang*", "hipMemcpyWithStream", 463.06),
+        ("hta/critical_path_alexnet*", "cudaDeviceGetStreamPriorityRange", 29_927.4),
+    ],
+)
+def test_time_in_a_call_of_the_driver_is_that_call_s_and_no_input(
+    pattern: str, call: str, milliseconds: float, tmp_path: Path
+) -> None:
+    batch, _ = read_all(READER, one(pattern), tmp_path)
+    [(time,)] = rows(batch, "host_calls", "sum(time) / 1e6", f"name = '{call}' AND layer = 'runtime'")
+    assert time == pytest.approx(milliseconds, abs=0.05)
+    assert rows(batch, "host_calls", "name", "layer = 'input'") == []
+    assert rows(batch, "steps", "count(data_wait)") == [(0,)]
+
+
+def test_all_to_alls_of_the_host_are_read_where_nothing_else_was_recorded(tmp_path: Path) -> None:
+    batch, _ = read_all(READER, one("hta/rank_non_gpu*"), tmp_path)
+    assert rows(batch, "collectives", "op, count(*)", "true GROUP BY op") == [("all_to_all", 6)]

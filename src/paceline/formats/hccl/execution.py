@@ -65,10 +65,13 @@ class CollectiveExecution(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int | None:
-        """Σ bytes over the links to other ranks; None if no link, or a link of unknown size, was recorded."""
+        """Σ bytes over the links to other ranks; None if no such link, or one of unknown size, was recorded.
+
+        A card whose neighbours write down both of its links records only copies inside itself: what it moved is unknown.
+        """
         sizes = [link.bytes for link in self.links if link.transport != "LOCAL"]
         known = [size for size in sizes if size is not None]
-        return sum(known) if self.links and len(known) == len(sizes) else None
+        return sum(known) if known and len(known) == len(sizes) else None
 
     def at(self, *, start: int, end: int) -> CollectiveExecution:
         return msgspec.structs.replace(self, start=start, duration=end - start)

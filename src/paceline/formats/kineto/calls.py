@@ -21,11 +21,14 @@ COLLECTIVE_CALLS = ("nccl:", "rccl:", "hccl:", "xccl:", "gloo:", "mpi:", "ucc:",
 """How the names of what torch writes around a collective begin."""
 OWN_KERNELS = "at::native"
 """Kernels of torch itself: a copy or a sum next to a collective, never the collective."""
+OWN_OPERATORS = "aten::"
+"""Operators of torch itself: inside a collective's call they prepare or copy its tensors."""
 
 _IS_CALL = " OR ".join(f"starts_with(name, '{start}')" for start in COLLECTIVE_CALLS)
 _IS_MARK = f"{_IS_CALL} OR starts_with(name, 'ProfilerStep#') OR starts_with(name, '{LOADING}')"
 _ENCLOSING = {
     "operator": IS_OPERATOR,
+    "own": f"{IS_OPERATOR} AND starts_with(name, '{OWN_OPERATORS}')",
     "params": f"name = '{PARAMETERS}' AND cat IS DISTINCT FROM 'gpu_user_annotation'",
     "annotation": f"({_IS_CALL}) AND name <> '{PARAMETERS}' AND cat IS DISTINCT FROM 'gpu_user_annotation'",
     "module": "cat = 'python_function' AND starts_with(name, 'nn.Module: ')",
@@ -38,7 +41,7 @@ USERS_FRAME = f"{_ENCLOSING['frame']} AND NOT regexp_matches(name, '^(torch/|tor
 
 _AROUND = f"""
     CREATE OR REPLACE TEMP TABLE kineto_around AS
-    SELECT rowid AS row, name, {CALL_COLUMNS},
+    SELECT rowid AS row, name, ts AS begun, ts + dur AS finished, {CALL_COLUMNS},
            -- [[4096, 1024], [], [1024]] → 4096,1024;;1024
            replace(replace(replace(replace(dims, ' ', ''), '],[', ';'), '[', ''), ']', '') AS shapes,
            replace(replace(regexp_replace(types, '", *"', ';', 'g'), '["', ''), '"]', '') AS shape_types
@@ -78,12 +81,24 @@ def enclosing(condition: str, thread: Times, time: Times, sink: Sink) -> Times:
 
 
 def _inside_collective_calls_communicate(sink: Sink) -> None:
+    """What was launched by a collective's call communicates, except by an operator that the call only contains."""
     sink.connection.execute(
         """
+        WITH called AS (
+            SELECT work FROM kineto_calls AS calls
+            LEFT JOIN kineto_around AS own ON calls.own = own.row
+            LEFT JOIN kineto_around AS params ON calls.params = params.row
+            LEFT JOIN kineto_around AS annotation ON calls.annotation = annotation.row
+            WHERE greatest(params.begun, annotation.begun) IS NOT NULL
+              AND NOT coalesce(
+                  own.begun >= greatest(params.begun, annotation.begun)
+                      OR own.finished < least(params.finished, annotation.finished),
+                  false
+              )
+        )
         UPDATE kineto_device AS device SET communicates = true
-        FROM kineto_calls AS calls
-        WHERE device.work = calls.work AND kind = 'kernel' AND NOT contains(device.name, ?)
-          AND (params IS NOT NULL OR annotation IS NOT NULL)
+        FROM called
+        WHERE device.work = called.work AND kind = 'kernel' AND NOT contains(device.name, ?)
         """,
         [OWN_KERNELS],
     )

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from paceline.core.collective_names import op_of
 from paceline.formats.base import Sink
+from paceline.formats.kineto.groups import group_ids
 from paceline.formats.kineto.metadata import TraceHead
 
 _WIDTHS = {
@@ -92,14 +93,16 @@ _COLLECTIVES = """
         SELECT unnest(?::VARCHAR[][]) AS spellings, unnest(?::VARCHAR[]) AS op
     ), widths AS (
         SELECT unnest(?::VARCHAR[]) AS element, unnest(?::BIGINT[]) AS width
+    ), ids AS (
+        SELECT unnest(?::VARCHAR[]) AS pg_name, unnest(?::VARCHAR[]) AS id
     ), named AS (
-        SELECT *, coalesce(nullif(pg_name, ''), ?::VARCHAR) AS "group",
+        SELECT *, coalesce(id, nullif(pg_name, ''), ?::VARCHAR) AS "group",
                lower(replace(coalesce(dtype, TRY_CAST(types AS VARCHAR[])[1]), 'c10::', '')) AS element,
                -- Tensors of the call: [[4096, 1024], [1024]] → 4,195,328 elements.
                list_sum(list_transform(TRY_CAST(dims AS BIGINT[][]), lambda tensor: list_product(tensor)))
                    AS elements_given,
                TRY_CAST(coalesce(seq, seq_num) AS BIGINT) AS recorded
-        FROM kineto_communication JOIN ops USING (spellings)
+        FROM kineto_communication JOIN ops USING (spellings) LEFT JOIN ids USING (pg_name)
     ), measured AS (
         SELECT *, coalesce(greatest(TRY_CAST(elements_in AS BIGINT), TRY_CAST(elements_out AS BIGINT)), elements_given)
                   AS elements
@@ -131,8 +134,17 @@ def read_collectives(head: TraceHead, sink: Sink) -> None:
     # On the host, "other" is administration (init, wait, coalescing); a kernel of the library always moves data.
     ops = [(names, op) for names, source in rows if (op := first_op(names)) != "other" or source == "kernels"]
     only_group = head.groups[0].pg_name or None if len(head.groups) == 1 else None
+    ids = group_ids(head)
     sink.add_query(
         "collectives",
         _COLLECTIVES,
-        [[names for names, _ in ops], [op for _, op in ops], list(_WIDTHS), list(_WIDTHS.values()), only_group],
+        [
+            [names for names, _ in ops],
+            [op for _, op in ops],
+            list(_WIDTHS),
+            list(_WIDTHS.values()),
+            list(ids),
+            list(ids.values()),
+            only_group,
+        ],
     )

@@ -1,8 +1,13 @@
-"""Host and process groups of a torch trace, from its metadata or from the events of collectives."""
+"""Host and process groups of a torch trace, from its metadata or from the events of collectives.
+
+torch counts process groups, and all ranks count alike as long as all create every group. Where they do not, one name
+means other ranks in other traces: such groups are called after their ranks too ("1:0,8").
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -17,8 +22,27 @@ def read_identity(head: TraceHead, sink: Sink) -> None:
     add_groups(head.groups, head, sink)
 
 
+def ambiguous_names(heads: Iterable[TraceHead]) -> frozenset[str]:
+    """Names of groups that have different ranks in different traces of one job."""
+    ranks: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for head in heads:
+        for group in head.groups:
+            if group.ranks:
+                ranks[group.pg_name].add(tuple(group.ranks))
+    return frozenset(name for name, seen in ranks.items() if len(seen) > 1)
+
+
+def group_ids(head: TraceHead) -> Mapping[str, str]:
+    """Name in the events of this trace ("Process Group Name") → id of the group, where they differ."""
+    return {
+        group.pg_name: f"{group.pg_name}:{','.join(map(str, group.ranks))}"
+        for group in head.groups
+        if group.pg_name in head.ambiguous_groups and group.ranks
+    }
+
+
 def add_groups(groups: Iterable[ProcessGroup], head: TraceHead, sink: Sink) -> None:
-    """Add rows of `groups`; the id is the name in the events of collectives ("Process Group Name")."""
+    """Add rows of `groups`; the id is the name in the events of collectives, unless it is ambiguous."""
     rows = [row for group in groups if group.pg_name for row in _members(group, head)]
     if rows:
         names, kinds, indices, ranks = map(list, zip(*rows, strict=True))
@@ -55,8 +79,9 @@ def _members(group: ProcessGroup, head: TraceHead) -> list[tuple[str, str, int, 
         # torch leaves the list of ranks empty for the group of all ranks.
         ranks = list(range(head.world))
     kind = _kind(group, head.world)
+    name = group_ids(head).get(group.pg_name, group.pg_name)
     return [
-        (group.pg_name, kind, index, rank)
+        (name, kind, index, rank)
         for index, rank in enumerate(ranks)
         if len(ranks) <= LARGEST_FULL_GROUP or rank == head.rank or ranks[0] == head.rank
     ]

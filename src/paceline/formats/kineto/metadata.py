@@ -65,6 +65,8 @@ class TraceHead:
     rank_assumed: bool = False
     is_rank_certain: bool = True
     """Whether the trace records its rank, or its path names it; otherwise it may be no rank of a job at all."""
+    ambiguous_groups: frozenset[str] = frozenset()
+    """Names that mean other ranks in other traces of the job."""
 
 
 def is_kineto(file: File) -> bool:

@@ -13,7 +13,7 @@ from functools import partial
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.formats.kineto import FORMAT
 from paceline.formats.kineto.communication_kernels import CommunicationKernels, communication_kernels
-from paceline.formats.kineto.groups import read_identity
+from paceline.formats.kineto.groups import ambiguous_names, read_identity
 from paceline.formats.kineto.metadata import TraceHead, is_kineto, read_trace_head
 from paceline.formats.kineto.one_job import of_one_job
 from paceline.formats.kineto.tables import TABLES, read_events, read_trace
@@ -32,6 +32,8 @@ class KinetoReader:
         ]
         found = of_one_job(found)
         kernels = communication_kernels()
+        ambiguous = ambiguous_names(head for _, head in found)
+        found = [(file, replace(head, ambiguous_groups=ambiguous)) for file, head in found]
         recordings = [_recording(self.name, file, head, kernels) for file, head in _numbered(found)]
         yield from _with_missing_ranks(recordings, found)
 

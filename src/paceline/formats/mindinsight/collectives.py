@@ -30,8 +30,8 @@ from paceline.formats.hccl.raw_csv import read_hccl_raw
 from paceline.formats.hccl.task_trace import read_trace
 from paceline.formats.mindinsight.steps import OperatorWindow, StepTrace, read_step_trace
 
-EDGE_NS = 2_000
-"""HCCL's traces and the step trace round times differently: what begins or ends this close outside a window is inside."""
+ROUNDING = 2_000
+"""ns between what two files say of one moment: ticks of 10 ns in the step trace, µs with two digits in HCCL's."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,8 @@ def _named(
     one: CollectiveExecution, name: str | None, windows: dict[str, list[OperatorWindow]], trace: StepTrace
 ) -> CollectiveExecution:
     start = one.start or 0
-    window = next((each for each in windows.get(name or "", ()) if each.start - EDGE_NS <= start <= each.end), None)
+    mine = windows.get(name or "", ())
+    window = next((each for each in mine if each.start <= start + ROUNDING and start <= each.end), None)
     step = window.step if window else trace.step_at(start)
     one = msgspec.structs.replace(one, name=name or one.name, step=step)
     return one.at(start=window.start, end=window.end) if window else one
@@ -137,10 +138,9 @@ def _named(
 def _names_of_directories(
     executions: Sequence[CollectiveExecution], windows: Sequence[OperatorWindow]
 ) -> dict[str, str]:
-    """directory → operator, one to one: by most votes, then by the smallest distance between the starts.
+    """directory → operator, one to one: by most votes, then by the smallest distance between starts and between ends.
 
-    Sums beside computing have long windows with whole other operators inside them, which must not get more votes there than the
-    sums themselves, that begin and end with the window.
+    A window may contain those of shorter operators, and both files round: an end outside by less than ROUNDING is inside.
     """
     votes: Counter[tuple[str, str]] = Counter()
     distance: Counter[tuple[str, str]] = Counter()
@@ -150,11 +150,11 @@ def _names_of_directories(
     for one in executions:
         start = one.start or 0
         end = start + (one.duration or 0)
-        fits = (starts - EDGE_NS <= start) & (start <= ends) & ((ops == one.op) | (ops == "other"))
+        fits = (starts <= start + ROUNDING) & (start <= ends) & ((ops == one.op) | (ops == "other"))
         for index in np.flatnonzero(fits).tolist():
             pair = (one.name, windows[index].name)
-            votes[pair] += 1 + int(end <= windows[index].end + EDGE_NS)
-            distance[pair] += abs(start - windows[index].start)
+            votes[pair] += 1 + int(end <= windows[index].end + ROUNDING)
+            distance[pair] += abs(start - windows[index].start) + abs(windows[index].end - end)
     return _best_pairs(votes, distance)
 
 
