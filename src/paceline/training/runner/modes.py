@@ -22,6 +22,7 @@ from paceline.training.reference.shape import Lora, ModelShape, initial_values
 from paceline.training.reference.text_data import SHIPPED, VOCABULARY, TextBlocks, text_blocks
 from paceline.training.runner.config import RunConfig
 from paceline.training.runner.initial_weights import Arrays, read_files, read_weights, select_resume_point
+from paceline.training.runner.mindformers_file import is_model_name, lora_targets
 from paceline.training.runner.results import LossCurveMonitor, ThroughputMonitor, write_number
 from paceline.training.runner.save_strategy import data_parallel, write_strategy_file
 from paceline.training.runner.schedule import LossScaler
@@ -66,7 +67,7 @@ def model_shape(config: RunConfig) -> ModelShape:
     if model.vocab_size < VOCABULARY:
         raise UsageError(f"vocab_size {model.vocab_size} is too small: tokens are bytes", hint=f"at least {VOCABULARY}")
     pet = model.pet_config
-    lora = Lora(pet.lora_rank, pet.lora_alpha, pet.lora_dropout, tuple(pet.target_modules)) if pet else None
+    lora = Lora(pet.lora_rank, pet.lora_alpha, pet.lora_dropout, lora_targets(pet.target_modules)) if pet else None
     return ModelShape(
         model.vocab_size, model.seq_length, model.hidden_size, model.num_layers, model.num_heads, model.dropout, lora
     )
@@ -121,8 +122,21 @@ def _inputs(config: RunConfig) -> Mapping[str, str | Path | None]:
         text = config.eval_dataset.data_loader.dataset_dir or config.train_dataset.data_loader.dataset_dir
         found["eval_dataset_dir"] = text or None
     if not config.resume_training:
-        found["load_checkpoint"] = config.load_checkpoint or config.model.model_config.checkpoint_name_or_path or None
+        found["load_checkpoint"] = _initial_weights(config) or None
     return {name: where for name, where in found.items() if where and not config.only_save_strategy}
+
+
+def _initial_weights(config: RunConfig) -> str:
+    """Where weights are loaded from; as in MindFormers, run_mode train does not load model_config.checkpoint_name_or_path."""
+    where = config.load_checkpoint
+    if not where and config.run_mode != "train":
+        where = config.model.model_config.checkpoint_name_or_path
+    if is_model_name(where) and not Path(where).exists():
+        raise UsageError(
+            f"{where!r} is the name of a model that MindFormers downloads, and no file",
+            hint="pass weights: --load_checkpoint FILE, DIRECTORY or obs://…",
+        )
+    return where
 
 
 def _run(config: RunConfig, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
