@@ -79,14 +79,7 @@ def _move_agents_copy(directory: Path, agent: Path) -> None:
 def _check(wanted: list[str], python: str, platforms: list[str], directory: Path) -> None:
     for each in wanted:
         with tempfile.TemporaryDirectory() as scratch:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-index"]
-            command += ["--only-binary=:all:", f"--python-version={python}", "--implementation=cp"]
-            command += [f"--abi={abi}" for abi in (f"cp{python.replace('.', '')}", "abi3", "none")]
-            command += [f"--platform={platform}" for platform in platforms]
-            if subprocess.run(
-                [*command, f"--find-links={directory}", f"--dest={scratch}", each], check=False
-            ).returncode:
-                raise PacelineError(f"{each}: not all that it needs is in {directory}")
+            download_wheels([each], python, platforms, Path(scratch), find_links=directory, index=False)
 
 
 def _install_lines(directory: Path, whole: str, agent: str) -> str:
