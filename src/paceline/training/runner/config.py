@@ -161,6 +161,8 @@ class Context(ConfigSection, frozen=True):
 class RunConfig(ConfigSection, frozen=True):
     framework: Literal["torch", "mindspore"] = "torch"
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    requirements: Union[bool, str] = True
+    """A file for pip, once per host; True: requirements.txt of ModelArts' code directory, if it has one; False: none."""
     run_mode: Literal["train", "finetune", "eval", "predict"] = "train"
     output_dir: str = ""
     """Empty: ./output, or the large disk of ModelArts."""

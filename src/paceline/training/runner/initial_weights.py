@@ -124,7 +124,7 @@ def _select(where: str, ranks: int, wanted: bool | str, own: bool) -> ResumeChoi
             return ResumeChoice()
         if name := _named(where, wanted):
             return _by_name(where, name, ranks)
-        point = find_resume_point(where, ranks=ranks)
+        point = find_resume_point(where)
     except PacelineError as error:
         return ResumeChoice(problem=str(error), hint=error.hint)
     for skipped in point.skipped:

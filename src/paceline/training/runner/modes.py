@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -19,6 +20,7 @@ from paceline.core.errors import UsageError
 from paceline.training.monitor import Monitor, Monitored
 from paceline.training.monitors.from_yaml import monitors_from_config
 from paceline.training.reference.learner import Learner, Optimizer, Score, data_ranks
+from paceline.training.reference.mindrecord import mindrecord_blocks, mindrecord_files
 from paceline.training.reference.parallel import ParallelSizes
 from paceline.training.reference.shape import Lora, ModelShape, initial_values
 from paceline.training.reference.text_data import SHIPPED, VOCABULARY, TextBlocks, text_blocks
@@ -50,7 +52,8 @@ _RESTART_HINT = "start a new training from its weights: --run_mode finetune --re
 
 def run(config: RunConfig) -> None:
     """Run one rank; its outputs are uploaded to `remote_save_url` when this returns."""
-    with cloud_session(config.output_dir or None, config.remote_save_url, _inputs(config)) as session:
+    inputs, requirements = _inputs(config), requirements_file(config.requirements)
+    with cloud_session(config.output_dir or None, config.remote_save_url, inputs, requirements=requirements) as session:
         shape = model_shape(config)
         sizes = parallel_sizes(config.parallel_config, session.ranks.world_size)
         if config.only_save_strategy or not sizes.is_data_only:
@@ -64,6 +67,15 @@ def run(config: RunConfig) -> None:
             _run(config, session, learner, shape)
         finally:
             learner.close()
+
+
+def requirements_file(wanted: bool | str) -> str | Path | bool:
+    """Off ModelArts nothing is installed unasked: the environment is the user's."""
+    if wanted is not True:
+        return wanted
+    code = os.environ.get("MA_JOB_DIR")
+    places = [Path(code), *sorted(Path(code).glob("*/"))] if code else []
+    return next((place / "requirements.txt" for place in places if (place / "requirements.txt").is_file()), False)
 
 
 def model_shape(config: RunConfig) -> ModelShape:
@@ -342,4 +354,9 @@ def _score(blocks: TextBlocks, learner: Learner, batch: int, monitors: Sequence[
 
 
 def _blocks(where: Path | None, shape: ModelShape, *, part: str = "train", most: int | None = None) -> TextBlocks:
+    if where is None:
+        _log.info("no dataset_dir is set: using the text that is shipped with Paceline")
+    records = mindrecord_files(where) if where is not None else []
+    if records:
+        return mindrecord_blocks(records, shape.seq_length, shape.vocab_size, most)
     return text_blocks(where or SHIPPED, shape.seq_length, part=part, most=most)
