@@ -14,7 +14,7 @@ import mindspore as ms
 
 pytest.importorskip("yaml", reason="PyYAML is not installed; make venv-mindspore installs it")
 
-from paceline.core.errors import UsageError  # noqa: E402
+from paceline.core.errors import UsageError
 from paceline.training.runner.entrypoint import StartOptions, start
 from paceline.training.runner.initial_weights import read_files
 from support.training.tiny import TESTS, write_config, write_text
