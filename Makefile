@@ -8,7 +8,7 @@ MINDSPORE := .venv-mindspore
 UI := src/paceline/web/static/index.html
 UI_SOURCES := $(shell find ui/src ui/public -type f) src/paceline/core/texts/ui.json ui/index.html ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
 
-.PHONY: demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report soak kit-tables clean help
+.PHONY: demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report soak kit-tables bundle containers test-matrix clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -115,6 +115,24 @@ types: $(STAMP)
 
 agent: $(STAMP) ## the in-job part as a wheel for Python 3.8 and newer: dist/paceline-VERSION+agent-py3-none-any.whl
 	$(BIN)/python -m paceline.core.agent_wheel dist
+
+# Of the machine where it will be installed. On the command line: make bundle PLATFORM=manylinux_2_28_aarch64 PYTHON=3.9
+PLATFORM ?= manylinux_2_28_aarch64
+EXTRAS ?= checkpoint,modelarts,perfetto,storage,web
+TARGET_PYTHON = $(if $(findstring command,$(origin PYTHON)),$(PYTHON),3.11)
+
+bundle: $(UI) ## wheels for a machine without a network: PLATFORM=manylinux_2_28_aarch64 PYTHON=3.9 [EXTRAS=…]
+	@$(MAKE) --no-print-directory PYTHON=python3 $(STAMP)
+	@$(BIN)/python scripts/bundle.py --platform $(PLATFORM) --python $(TARGET_PYTHON) --extras $(EXTRAS)
+
+ENGINE ?= $(firstword $(shell command -v podman docker 2>/dev/null))
+
+containers: ## images of the analyst and of the agent (Containerfile), where podman or docker runs
+	@$(if $(ENGINE),$(ENGINE) info >/dev/null 2>&1,false) || { echo "containers: skipped, no container engine runs here"; exit 0; } && \
+	  $(ENGINE) build --target analyst --tag paceline . && $(ENGINE) build --target agent --tag paceline-agent .
+
+test-matrix: $(STAMP) $(UI) ## Python 3.8 to 3.13, DuckDB 1.4 and 2, NumPy 1.26 and 2, bundles, MindFormers: needs pyenv's Pythons (30 min)
+	$(BIN)/python -m pytest -c tests/matrix/pytest.ini tests/matrix
 
 bench-report: $(STAMP) $(UI) venv-mindspore system ## us and the peers side by side: benchmarks/report.md (an hour)
 	@command -v rclone >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends rclone >/dev/null; }

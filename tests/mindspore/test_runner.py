@@ -14,6 +14,7 @@ import mindspore as ms
 
 pytest.importorskip("yaml", reason="PyYAML is not installed; make venv-mindspore installs it")
 
+from paceline.core.errors import UsageError
 from paceline.training.runner.entrypoint import StartOptions, start
 from paceline.training.runner.initial_weights import read_files
 from support.training.tiny import TESTS, write_config, write_text
@@ -102,3 +103,23 @@ def test_two_ranks_meet_and_save_the_same_weights(tmp_path: Path) -> None:
     )
     same = [name for name in first if name.startswith(("blocks.", "token", "adam_m.blocks"))]
     assert len(same) > 20 and all(np.array_equal(first[name], second[name]) for name in same)
+
+
+def test_mindrecord_is_trained_on_as_the_tokens_it_holds(tmp_path: Path) -> None:
+    from mindspore.mindrecord import FileWriter
+
+    from paceline.training.reference.mindrecord import mindrecord_blocks, mindrecord_files
+
+    writer = FileWriter(str(tmp_path / "wiki.train.mindrecord"), shard_num=1)
+    writer.add_schema({"input_ids": {"type": "int32", "shape": [-1]}})
+    rows = [np.arange(place, place + 18, dtype=np.int32) for place in range(5)]
+    writer.write_raw_data([{"input_ids": row} for row in rows])
+    writer.commit()
+    blocks = mindrecord_blocks(mindrecord_files(tmp_path), 16, 256)
+    taken = blocks.take(np.arange(5))
+    assert sorted(row.tolist() for row in taken) == [row[:17].tolist() for row in rows]
+    assert mindrecord_blocks(mindrecord_files(tmp_path), 16, 256, most=2).count == 2
+    with pytest.raises(UsageError, match="18 tokens, and seq_length 18 needs 19"):
+        mindrecord_blocks(mindrecord_files(tmp_path), 18, 256)
+    with pytest.raises(UsageError, match="not in a vocabulary of 10"):
+        mindrecord_blocks(mindrecord_files(tmp_path), 16, 10)

@@ -28,6 +28,8 @@ class TrainingState:
     total_steps: int = 0
     batch_size: int = 1
     """Samples per rank and step."""
+    data_parallel: int = 0
+    """Copies of the model, each with its own data; 0: one per rank."""
     learning_rate: float | None = None
     loss_scale: float | None = None
     overflow: bool | None = None
@@ -74,4 +76,4 @@ class TrainingState:
 
     @property
     def global_batch_size(self) -> int:
-        return self.batch_size * self.world_size
+        return self.batch_size * (self.data_parallel or self.world_size)

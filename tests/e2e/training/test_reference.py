@@ -10,10 +10,11 @@ import pytest
 from paceline.checkpoint.strategy.strategy import read_strategy
 from paceline.core.errors import UsageError
 from paceline.training.reference.learner import Optimizer
+from paceline.training.reference.parallel import ParallelSizes
 from paceline.training.reference.shape import Lora, ModelShape, initial_values, parameters
 from paceline.training.reference.text_data import SHIPPED, decode, encode, text_blocks
 from paceline.training.runner.config import LossScale, LrSchedule, ParallelConfig, RunConfig
-from paceline.training.runner.save_strategy import data_parallel, write_strategy_file
+from paceline.training.runner.save_strategy import parallel_sizes, write_strategy_file
 from paceline.training.runner.schedule import LossScaler, learning_rate
 from paceline.training.runner.training_loop import Batches
 
@@ -83,11 +84,12 @@ def test_lora_adds_its_matrices_and_changes_nothing_else() -> None:
 
 def test_strategies_shard_as_megatron_does(tmp_path: Path) -> None:
     path = tmp_path / "strategy" / "ckpt_strategy_rank_0.ckpt"
-    write_strategy_file(path, ModelShape(), data=2, model=4)
+    write_strategy_file(path, ModelShape(), ParallelSizes(data=2, model=4), rank=0)
     strategy = read_strategy(str(path))
     assert strategy is not None and strategy.devices == 8
     layouts = strategy.stages[0]
-    assert set(layouts) == set(parameters(ModelShape()))
+    names = set(parameters(ModelShape()))
+    assert set(layouts) == names | {f"adam_{kind}.{name}" for kind in "mv" for name in names}
     assert layouts["blocks.0.attention.query.weight"].cuts == (4, 1)
     assert layouts["blocks.0.attention.output.weight"].cuts == (1, 4)
     assert layouts["blocks.1.mlp.wide.bias"].cuts == (4,) and layouts["blocks.1.mlp.narrow.bias"].cuts == (1,)
@@ -95,12 +97,14 @@ def test_strategies_shard_as_megatron_does(tmp_path: Path) -> None:
 
 
 def test_parallel_config_must_fit_the_ranks() -> None:
-    assert data_parallel(ParallelConfig(), 8) == 8
-    assert data_parallel(ParallelConfig(model_parallel=2), 8) == 4
-    with pytest.raises(UsageError, match="data_parallel 3 × model_parallel 1 does not equal the 8 ranks"):
-        data_parallel(ParallelConfig(data_parallel=3), 8)
-    with pytest.raises(UsageError, match="neither pipelines nor experts"):
-        data_parallel(ParallelConfig(pipeline_stage=2), 8)
+    assert parallel_sizes(ParallelConfig(), 8) == ParallelSizes(8)
+    assert parallel_sizes(ParallelConfig(model_parallel=2, pipeline_stage=2), 8) == ParallelSizes(2, 2, 2)
+    with pytest.raises(UsageError, match="data_parallel 3 × model_parallel 1 × pipeline_stage 1 does not equal the 8"):
+        parallel_sizes(ParallelConfig(data_parallel=3), 8)
+    with pytest.raises(UsageError, match="no experts"):
+        parallel_sizes(ParallelConfig(expert_parallel=2), 8)
+    place = ParallelSizes(2, 2, 2).place(6)
+    assert (place.stage, place.data, place.model) == (1, 1, 0) and place.rank(stage=0) == 2
 
 
 def test_the_first_loss_equals_mindspores() -> None:

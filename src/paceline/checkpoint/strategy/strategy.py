@@ -92,8 +92,8 @@ def is_merged(file: StrategyFile) -> bool:
     return bool(file.layouts) and all(_STAGED.fullmatch(name) for name in file.layouts)
 
 
-def encode_strategy(strategy: Strategy, *, merged: bool, as_json: bool) -> bytes:
-    """The bytes of a strategy file; `merged` adds the stage to every name, as pipelines need."""
+def encode_strategy(strategy: Strategy, *, merged: bool, as_json: bool, stage: int = 0) -> bytes:
+    """The bytes of a strategy file; `merged` adds the stage to every name, as pipelines need. `stage`: of a file of one."""
     if not merged and len(strategy.stages) > 1:
         raise UsageError("several pipeline stages need a merged file")
     layouts = {
@@ -102,7 +102,7 @@ def encode_strategy(strategy: Strategy, *, merged: bool, as_json: bool) -> bytes
         for name, layout in stage.items()
     }
     # MindSpore reads the stage of a file from its first operator, and refuses files without any.
-    operators = strategy.operators or (Operator("paceline", 0, ()),)
+    operators = strategy.operators or (Operator("paceline", stage, ()),)
     return encode(StrategyFile(operators, layouts), as_json=as_json)
 
 

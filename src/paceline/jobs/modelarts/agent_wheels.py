@@ -5,11 +5,8 @@ They are uploaded into run/paceline-agent and installed there by ma-pre-start.sh
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +16,15 @@ from paceline.core.errors import PacelineError
 from paceline.core.waiting import waiting_for
 from paceline.jobs.description import JobDescription
 from paceline.jobs.modelarts import install_agent
+from paceline.jobs.offline_wheels import SOURCE_ONLY, accepted_platforms, build_source_only, download_wheels
 from paceline.storage.cache_dir import cache_root
 
 DIRECTORY = "paceline-agent"
 """Below run/, beside the boot file."""
 MACHINES = ("aarch64", "x86_64")
 _PYTHON = re.compile(r"(?:py_|python_?)(\d+\.\d+)", re.IGNORECASE)
-_GLIBC = ("2_17", "2_28")
-"""Oldest first; EulerOS, openEuler and Ubuntu images of ModelArts have 2.28 or newer, wheels are built for either."""
+_PLATFORM = "manylinux_2_28"
+"""EulerOS, openEuler and Ubuntu images of ModelArts have this C library or a newer one."""
 
 
 @dataclass(frozen=True)
@@ -102,21 +100,15 @@ def _requirements(job: JobDescription, plan: AgentPlan) -> list[Path]:
 
 def _download(wanted: Sequence[str], python: str, machine: str, place: Path) -> None:
     """All or nothing: the directory appears when it is complete."""
-    if importlib.util.find_spec("pip") is None:
-        raise _not_downloaded("this Python has no pip", python)
     partial = place.with_name(f".{machine}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    version = python.replace(".", "")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--only-binary=:all:", f"--python-version={python}", "--implementation=cp", f"--dest={partial}"]
-    command += [f"--abi={abi}" for abi in (f"cp{version}", "abi3", "none")]
-    command += [f"--platform=manylinux_{glibc}_{machine}" for glibc in _GLIBC]
-    command += [f"--platform=manylinux2014_{machine}"]
-    done = subprocess.run([*command, *wanted], capture_output=True, text=True, check=False)
-    if done.returncode:
-        errors = re.findall(r"^ERROR: (.*)", done.stderr, re.MULTILINE) or done.stderr.strip().splitlines()
-        raise _not_downloaded(f"pip: {errors[-1] if errors else 'failed'}", python)
+    try:
+        if any(requirement.startswith(SOURCE_ONLY) for requirement in wanted):
+            build_source_only(SOURCE_ONLY, partial)
+        download_wheels(wanted, python, accepted_platforms(f"{_PLATFORM}_{machine}"), partial, find_links=partial)
+    except PacelineError as error:
+        raise _not_downloaded(str(error), python) from error
     partial.replace(place)
 
 

@@ -49,16 +49,16 @@ class Attention(nn.Module):
         self.query = Linear(width, width, _lora("query", shape))
         self.key = Linear(width, width, _lora("key", shape))
         self.value = Linear(width, width, _lora("value", shape))
-        self.output = Linear(width, width, _lora("output", shape))
+        self.output: nn.Module = Linear(width, width, _lora("output", shape))
 
     def forward(self, x: Tensor) -> Tensor:
-        batch, length, width = x.shape
+        batch, length, _ = x.shape
         q, k, v = (
             part(x).view(batch, length, self.heads, -1).transpose(1, 2) for part in (self.query, self.key, self.value)
         )
         dropout = self.dropout if self.training else 0.0
         y = scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
-        out: Tensor = self.output(y.transpose(1, 2).reshape(batch, length, width))
+        out: Tensor = self.output(y.transpose(1, 2).reshape(batch, length, -1))
         return out
 
 
@@ -67,7 +67,7 @@ class Mlp(nn.Module):
         super().__init__()
         width = shape.hidden_size
         self.wide = Linear(width, 4 * width, _lora("wide", shape))
-        self.narrow = Linear(4 * width, width, _lora("narrow", shape))
+        self.narrow: nn.Module = Linear(4 * width, width, _lora("narrow", shape))
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.narrow(gelu(self.wide(x), approximate="tanh"))
@@ -117,14 +117,17 @@ class TorchLearner:
         self.rank, self.world_size = ranks.rank, ranks.world_size
         torch.set_num_threads(1)
         torch.use_deterministic_algorithms(True)
-        torch.manual_seed(seed + self.rank)
         if self.world_size > 1:
             rendezvous_from_env(os.environ)
             torch.distributed.init_process_group("gloo", rank=self.rank, world_size=self.world_size)
-        self.model = Gpt2(shape)
-        self._trained = {name: p for name, p in self.model.named_parameters() if shape.lora is None or is_lora(name)}
+        self.model: Any = self._make_model(shape, seed)
+        self._trained: dict[str, nn.Parameter] = {
+            name: parameter
+            for name, parameter in self.model.named_parameters()
+            if (shape.lora is None or is_lora(name)) and self._is_own(name)
+        }
         for name, parameter in self.model.named_parameters():
-            parameter.requires_grad_(name in self._trained)
+            parameter.requires_grad_(shape.lora is None or name in self._trained)
         self._clip_norm = optimizer.clip_norm
         self._adam = torch.optim.AdamW(
             self._trained.values(),
@@ -134,6 +137,14 @@ class TorchLearner:
             foreach=False,
             fused=False,
         )
+
+    def _make_model(self, shape: ModelShape, seed: int) -> nn.Module:
+        torch.manual_seed(seed + self.rank)
+        return Gpt2(shape)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether this rank updates and saves a parameter of its model."""
+        return True
 
     def train_step(self, batches: Tokens, learning_rate: float, loss_scale: float) -> StepOutcome:
         self.model.train()
@@ -147,7 +158,7 @@ class TorchLearner:
         gradients /= loss_scale
         if not torch.isfinite(gradients).all():
             return StepOutcome(loss_mean, overflow=True)
-        self._apply(gradients, learning_rate)
+        self._apply(gradients, learning_rate, gradients.norm().item())
         return StepOutcome(loss_mean, overflow=False)
 
     @torch.no_grad()
@@ -173,12 +184,16 @@ class TorchLearner:
         for name, parameter in self.model.named_parameters():
             if name not in weights:
                 raise PacelineError(f"{name} not found in the checkpoint", hint="it belongs to another model")
-            if weights[name].shape != tuple(parameter.shape):
-                raise PacelineError(
-                    f"{name}: shape {list(weights[name].shape)} in the checkpoint, but {list(parameter.shape)} in the model",
-                    hint="use the model.model_config it was trained with",
-                )
-            parameter.copy_(torch.from_numpy(weights[name].astype(np.float32)))
+            self._copy(name, parameter, weights[name])
+
+    @staticmethod
+    def _copy(name: str, parameter: Tensor, value: Array) -> None:
+        if value.shape != tuple(parameter.shape):
+            raise PacelineError(
+                f"{name}: shape {list(value.shape)} in the checkpoint, but {list(parameter.shape)} in the model",
+                hint="use the model.model_config it was trained with, and --src_strategy_path_or_dir if it is sharded",
+            )
+        parameter.copy_(torch.from_numpy(value.astype(np.float32)))
 
     def trainable(self, name: str) -> bool:
         return name in self._trained
@@ -221,14 +236,13 @@ class TorchLearner:
 
     def _averaged(self, loss: Tensor) -> tuple[Tensor, float]:
         """All gradients as one vector, with the loss appended, averaged over the ranks."""
-        row = torch.cat([_gradient(p) for p in self._trained.values()] + [loss])
+        row = torch.cat([gradient_of(p) for p in self._trained.values()] + [loss])
         if self.world_size > 1:
             torch.distributed.all_reduce(row)
             row /= self.world_size
         return row[:-1], row[-1].item()
 
-    def _apply(self, gradients: Tensor, learning_rate: float) -> None:
-        norm = gradients.norm().item()
+    def _apply(self, gradients: Tensor, learning_rate: float, norm: float) -> None:
         if self._clip_norm and norm > self._clip_norm:
             gradients *= self._clip_norm / norm
         at = 0
@@ -240,7 +254,7 @@ class TorchLearner:
         self._adam.step()
 
 
-def _gradient(parameter: Tensor) -> Tensor:
+def gradient_of(parameter: Tensor) -> Tensor:
     return torch.zeros(parameter.numel()) if parameter.grad is None else parameter.grad.flatten()
 
 

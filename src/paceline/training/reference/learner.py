@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,22 @@ class Optimizer:
     beta2: float = 0.999
     eps: float = 1e-8
     clip_norm: float = 1.0
+
+
+@runtime_checkable
+class ModelParallel(Protocol):
+    """A learner of which several ranks hold one copy of the model together."""
+
+    data_rank: int
+    data_size: int
+    """Copies of the model, each with its own data."""
+
+
+def data_ranks(learner: Learner) -> tuple[int, int]:
+    """Which share of the data a rank gets: number and count."""
+    if isinstance(learner, ModelParallel):
+        return learner.data_rank, learner.data_size
+    return learner.rank, learner.world_size
 
 
 class Learner(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +20,13 @@ SHIPPED = Path(__file__).with_name("paceline.txt")
 
 @dataclass(frozen=True)
 class TextBlocks:
-    """Blocks of `length` + 1 tokens; the last token of a block is the first of the next."""
+    """Blocks of `length` + 1 tokens; in text the last token of a block is the first of the next."""
 
-    text: npt.NDArray[np.uint8]
+    text: npt.NDArray[np.integer[Any]]
     length: int
     count: int
+    distance: int = 0
+    """Between the first tokens of two blocks; 0: `length`."""
 
     def order(self, seed: int, epoch: int, *, shuffle: bool = True) -> npt.NDArray[np.int64]:
         """Order of blocks in an epoch; a function of seed and epoch, so that a resumed training sees the same data."""
@@ -33,7 +36,7 @@ class TextBlocks:
         return order
 
     def take(self, numbers: npt.NDArray[np.int64]) -> Tokens:
-        starts = numbers * self.length
+        starts = numbers * (self.distance or self.length)
         tokens: Tokens = self.text[starts[:, None] + np.arange(self.length + 1)].astype(np.int64)
         return tokens
 

@@ -6,7 +6,7 @@ import difflib
 import json
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin
@@ -16,6 +16,7 @@ import msgspec
 from paceline.core.errors import UsageError
 from paceline.core.yaml_lines import KeyPath, YamlFile
 from paceline.training.runner.config import IGNORED_KEYS, KEYS_WITHOUT_EFFECT, ConfigSection, RunConfig
+from paceline.training.runner.mindformers_file import is_mindformers_file, with_our_names, without_nulls
 
 _log = logging.getLogger("paceline")
 
@@ -48,6 +49,11 @@ _ARGUMENTS_WITHOUT_EFFECT = frozenset(
 _DEFAULTS = RunConfig()
 _LISTS = frozenset({"predict_data", "options"})
 _FLAG = "True"
+_MISSPELT = 0.87
+"""Similarity from which an unknown key counts as misspelt: "epoch" for "epochs" is 0.91. No key of MindFormers 0.8 to 2.1
+that has no meaning here comes as near to one of ours in its section, except these."""
+_NOT_MISSPELT = frozenset({"dtype"})
+_MOST_PROBLEMS = 50
 _ERROR_PATH = re.compile(r" - at `\$(.*)`$")
 
 
@@ -60,22 +66,60 @@ class Override:
 
 
 def make_config(file: YamlFile, arguments: Sequence[str]) -> RunConfig:
-    """Values of the file, overridden by the arguments and checked; errors name the line or argument and the nearest key."""
+    """Values of the file, overridden by the arguments and checked; errors name the line or argument and the nearest key.
+
+    A file of MindFormers has keys without a meaning here: they are listed once. All problems are told together.
+    """
     overrides = list(parse(arguments))
     values = json.loads(json.dumps(file.values, default=str))
-    _check_keys(values, RunConfig, (), file)
+    foreign = is_mindformers_file(values)
+    values = without_nulls(values) if foreign else values
+    with_our_names(values)
+    ignored, problems = _check_keys(values, file, foreign=foreign)
     for override in overrides:
         _apply(values, override)
-    for name in [name for name in values if name in IGNORED_KEYS]:
-        del values[name]
-    try:
-        config = msgspec.convert(values, RunConfig, strict=False)
-    except msgspec.ValidationError as error:
-        raise _usage_error(error, file, overrides) from error
-    without_effect = [key for key in KEYS_WITHOUT_EFFECT if attrgetter(key)(config) != attrgetter(key)(_DEFAULTS)]
-    if without_effect:
-        _log.warning("%s: keys without effect here: %s", file.file, ", ".join(without_effect))
+    config = _convert(values, file, overrides, problems)
+    changed = [key for key in KEYS_WITHOUT_EFFECT if attrgetter(key)(config) != attrgetter(key)(_DEFAULTS)]
+    if ignored or changed:
+        _log.warning("%s: keys without effect here: %s", file.file, ", ".join([*changed, *ignored]))
     return config
+
+
+def _convert(
+    values: dict[str, Any], file: YamlFile, overrides: Sequence[Override], problems: list[UsageError]
+) -> RunConfig:
+    """Values that do not fit are taken out one after the other, so that all of them are told."""
+    while True:
+        try:
+            config = msgspec.convert(values, RunConfig, strict=False)
+            break
+        except msgspec.ValidationError as error:
+            problems.append(_usage_error(error, file, overrides))
+            if len(problems) >= _MOST_PROBLEMS or not _take_out(values, _path_of(error)):
+                break
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        told = "\n".join(f"  {each}" + (f" ({each.hint})" if each.hint else "") for each in problems)
+        raise UsageError(f"{file.file}: {len(problems)} problems\n{told}")
+    return config
+
+
+def _take_out(values: Any, path: KeyPath) -> bool:
+    """False if there is nothing at this path."""
+    at = values
+    for name in path[:-1]:
+        at = (
+            at[int(name)]
+            if isinstance(at, list) and name.isdecimal()
+            else at.get(name)
+            if isinstance(at, dict)
+            else None
+        )
+    if not path or not isinstance(at, dict) or path[-1] not in at:
+        return False
+    del at[path[-1]]
+    return True
 
 
 def parse(arguments: Sequence[str]) -> Iterator[Override]:
@@ -124,18 +168,37 @@ def _path(name: str) -> KeyPath:
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-def _check_keys(values: Any, kind: type[ConfigSection], above: KeyPath, file: YamlFile) -> None:
+def _check_keys(values: dict[str, Any], file: YamlFile, *, foreign: bool) -> tuple[list[str], list[UsageError]]:
+    """Take unknown keys out of `values`: those to be ignored, because the file is MindFormers', and those that are errors."""
+    ignored: list[str] = []
+    problems: list[UsageError] = []
+    for section, path, known in _unknown_keys(values, RunConfig, ()):
+        del section[path[-1]]
+        if (not path[:-1] and path[-1] in IGNORED_KEYS) or (foreign and not _is_misspelt(path[-1], known)):
+            ignored.append(".".join(path))
+        else:
+            text = f"{file.where(*path)}: unknown key '{'.'.join(path)}'"
+            problems.append(UsageError(text, hint=_nearest(path, known)))
+    return ignored, problems
+
+
+def _unknown_keys(
+    values: Any, kind: type[ConfigSection], above: KeyPath
+) -> Iterator[tuple[dict[str, Any], KeyPath, dict[str, type[ConfigSection] | None]]]:
     known = _fields(kind)
-    for name, value in values.items() if isinstance(values, dict) else ():
+    for name, value in list(values.items()) if isinstance(values, dict) else ():
         path = (*above, str(name))
         if name not in known:
-            if not above and name in IGNORED_KEYS:
-                _log.warning("%s: key %s is ignored", file.where(*path), name)
-                continue
-            raise UsageError(f"{file.where(*path)}: unknown key '{'.'.join(path)}'", hint=_nearest(path, known))
+            yield values, path, known
+            continue
         section = known[name]
         if section is not None and value is not None:
-            _check_keys(value, section, path, file)
+            yield from _unknown_keys(value, section, path)
+
+
+def _is_misspelt(name: str, known: Collection[str]) -> bool:
+    """Whether a key of MindFormers' file is rather one of ours with an error in it."""
+    return name not in _NOT_MISSPELT and bool(difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELT))
 
 
 def _check_path(path: KeyPath, word: str) -> None:
@@ -236,14 +299,18 @@ def _literal(text: str, *, free: bool) -> Any:
 
 def _usage_error(error: msgspec.ValidationError, file: YamlFile, overrides: Sequence[Override]) -> UsageError:
     text = str(error)
-    found = _ERROR_PATH.search(text)
-    path = tuple(part for part in re.split(r"[.\[\]]", found[1]) if part) if found else ()
+    path = _path_of(error)
     what = _ERROR_PATH.sub("", text) + _choices(path)
     key = ".".join(path)
     for override in overrides:
         if override.path[: len(path)] == path or path[: len(override.path)] == override.path:
             return UsageError(f"{override.argument}: {key}: {what} ({override.text!r})")
     return UsageError(f"{file.where(*path)}: {key}: {what}")
+
+
+def _path_of(error: msgspec.ValidationError) -> KeyPath:
+    found = _ERROR_PATH.search(str(error))
+    return tuple(part for part in re.split(r"[.\[\]]", found[1]) if part) if found else ()
 
 
 def _choices(path: KeyPath) -> str:

@@ -10,6 +10,7 @@ from typing_extensions import Annotated
 IGNORED_KEYS = frozenset(
     {
         "auto_tune",
+        "checkpoint",
         "autotune_per_step",
         "cpu_affinity",
         "eval_dataset_task",
@@ -24,11 +25,12 @@ IGNORED_KEYS = frozenset(
         "processor",
         "recompute_config",
         "swap_config",
+        "training",
         "train_dataset_task",
         "trainer",
     }
 )
-"""Sections of MindFormers' files that do not apply to this model: ignored with a warning."""
+"""Sections of MindFormers' files that do not apply to this model: listed in one warning."""
 
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -64,7 +66,8 @@ class PetConfig(ConfigSection, frozen=True):
     lora_rank: Positive = 8
     lora_alpha: float = 16.0
     lora_dropout: Probability = 0.0
-    target_modules: Tuple[str, ...] = ("query", "value")
+    target_modules: Union[str, Tuple[str, ...]] = ("query", "value")
+    """Names of linear layers, or a regular expression as in MindFormers."""
 
 
 class ModelConfig(ConfigSection, frozen=True):
@@ -85,10 +88,18 @@ class ModelSection(ConfigSection, frozen=True):
 
 
 class LrSchedule(ConfigSection, frozen=True):
-    type: Literal["cosine", "linear", "constant"] = "cosine"
+    type: Literal["cosine", "cosine_with_restarts", "linear", "polynomial", "constant"] = "cosine"
+    """MindFormers' class names (PolynomialWithWarmUpLR, …) are accepted too."""
     learning_rate: float = 1e-3
     lr_end: float = 0.0
     warmup_steps: Annotated[int, msgspec.Meta(ge=0)] = 0
+    warmup_ratio: Optional[Annotated[float, msgspec.Meta(ge=0, le=1)]] = None
+    """Of the total; instead of warmup_steps."""
+    warmup_lr_init: float = 0.0
+    total_steps: int = -1
+    """-1: those of the training."""
+    power: float = 1.0
+    num_cycles: float = 0.5
 
 
 class OptimizerConfig(ConfigSection, frozen=True):
@@ -113,7 +124,7 @@ class RunnerWrapper(ConfigSection, frozen=True):
 
 
 class Parallel(ConfigSection, frozen=True):
-    parallel_mode: int = 0
+    parallel_mode: Union[int, str] = 0
     gradients_mean: bool = True
     enable_alltoall: bool = False
     full_batch: bool = False
@@ -150,6 +161,8 @@ class Context(ConfigSection, frozen=True):
 class RunConfig(ConfigSection, frozen=True):
     framework: Literal["torch", "mindspore"] = "torch"
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    requirements: Union[bool, str] = True
+    """A file for pip, once per host; True: requirements.txt of ModelArts' code directory, if it has one; False: none."""
     run_mode: Literal["train", "finetune", "eval", "predict"] = "train"
     output_dir: str = ""
     """Empty: ./output, or the large disk of ModelArts."""

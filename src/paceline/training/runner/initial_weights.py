@@ -82,6 +82,28 @@ def read_files(where: str, keys: Iterable[str]) -> Arrays:
     return found
 
 
+def read_own_slices(where: str, rank: int) -> Arrays:
+    """What lies in rank_N of this rank, its newest file: a checkpoint in the layout of this job. Empty if there is none."""
+    with open_listing(where) as listing:
+        own = [
+            key for key in listing.items if key.startswith(f"rank_{rank}/") and is_weights_file(key.rpartition("/")[2])
+        ]
+    if not own:
+        return {}
+    return read_files(where, [max(own, key=lambda key: (step_of(key.rpartition("/")[2]) or (0, 0), key))])
+
+
+def read_layout(choice: ResumeChoice, strategy: str) -> Arrays:
+    """Everything in full, from the files of all ranks that saved: for another number of ranks, or another layout.
+
+    Random state belongs to a rank, so it is not read.
+    """
+    with open_listing(choice.location) as listing:
+        listing.items = {key: listing.items[key] for keys in choice.files.values() for key in keys}
+        tensors = open_checkpoint(listing, read_strategy(strategy)).full_tensors()
+        return {name: _array(tensor) for name, tensor in tensors.items() if name != "rng_state"}
+
+
 def select_resume_point(where: str, learner: Learner, wanted: bool | str, *, own: bool) -> ResumeChoice | None:
     """Rank 0 selects a checkpoint that is complete on every rank, and shares the choice with all ranks.
 
@@ -102,7 +124,7 @@ def _select(where: str, ranks: int, wanted: bool | str, own: bool) -> ResumeChoi
             return ResumeChoice()
         if name := _named(where, wanted):
             return _by_name(where, name, ranks)
-        point = find_resume_point(where, ranks=ranks)
+        point = find_resume_point(where)
     except PacelineError as error:
         return ResumeChoice(problem=str(error), hint=error.hint)
     for skipped in point.skipped:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -14,16 +15,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline.checkpoint.formats.mindformers_v2 import TRACKER
+from paceline.checkpoint.strategy.strategy import read_strategy
 from paceline.core.errors import UsageError
 from paceline.training.monitor import Monitor, Monitored
 from paceline.training.monitors.from_yaml import monitors_from_config
-from paceline.training.reference.learner import Learner, Optimizer, Score
+from paceline.training.reference.learner import Learner, Optimizer, Score, data_ranks
+from paceline.training.reference.mindrecord import mindrecord_blocks, mindrecord_files
+from paceline.training.reference.parallel import ParallelSizes
 from paceline.training.reference.shape import Lora, ModelShape, initial_values
 from paceline.training.reference.text_data import SHIPPED, VOCABULARY, TextBlocks, text_blocks
 from paceline.training.runner.config import RunConfig
-from paceline.training.runner.initial_weights import Arrays, read_files, read_weights, select_resume_point
+from paceline.training.runner.initial_weights import (
+    Arrays,
+    read_files,
+    read_layout,
+    read_own_slices,
+    read_weights,
+    select_resume_point,
+)
+from paceline.training.runner.mindformers_file import is_model_name, lora_targets
 from paceline.training.runner.results import LossCurveMonitor, ThroughputMonitor, write_number
-from paceline.training.runner.save_strategy import data_parallel, write_strategy_file
+from paceline.training.runner.save_strategy import model_strategy, parallel_sizes, write_strategy_file
 from paceline.training.runner.schedule import LossScaler
 from paceline.training.runner.tensor_dump import TensorDump, dump_settings
 from paceline.training.runner.training_loop import Batches, TrainingProgress, train
@@ -40,23 +52,30 @@ _RESTART_HINT = "start a new training from its weights: --run_mode finetune --re
 
 def run(config: RunConfig) -> None:
     """Run one rank; its outputs are uploaded to `remote_save_url` when this returns."""
-    with cloud_session(config.output_dir or None, config.remote_save_url, _inputs(config)) as session:
+    inputs, requirements = _inputs(config), requirements_file(config.requirements)
+    with cloud_session(config.output_dir or None, config.remote_save_url, inputs, requirements=requirements) as session:
         shape = model_shape(config)
-        data = data_parallel(config.parallel_config, session.ranks.world_size)
-        if config.only_save_strategy:
+        sizes = parallel_sizes(config.parallel_config, session.ranks.world_size)
+        if config.only_save_strategy or not sizes.is_data_only:
             path = session.outputs.strategy / f"ckpt_strategy_rank_{session.ranks.rank}.ckpt"
-            write_strategy_file(path, shape, data, config.parallel_config.model_parallel)
+            write_strategy_file(path, shape, sizes, session.ranks.rank)
             _log.info("%s written", path)
+        if config.only_save_strategy:
             return
-        if config.parallel_config.model_parallel > 1:
-            raise UsageError(
-                "the reference model supports only data parallelism", hint="set parallel_config.model_parallel: 1"
-            )
-        learner = make_learner(config, shape)
+        learner = make_learner(config, shape, sizes)
         try:
             _run(config, session, learner, shape)
         finally:
             learner.close()
+
+
+def requirements_file(wanted: bool | str) -> str | Path | bool:
+    """Off ModelArts nothing is installed unasked: the environment is the user's."""
+    if wanted is not True:
+        return wanted
+    code = os.environ.get("MA_JOB_DIR")
+    places = [Path(code), *sorted(Path(code).glob("*/"))] if code else []
+    return next((place / "requirements.txt" for place in places if (place / "requirements.txt").is_file()), False)
 
 
 def model_shape(config: RunConfig) -> ModelShape:
@@ -66,18 +85,20 @@ def model_shape(config: RunConfig) -> ModelShape:
     if model.vocab_size < VOCABULARY:
         raise UsageError(f"vocab_size {model.vocab_size} is too small: tokens are bytes", hint=f"at least {VOCABULARY}")
     pet = model.pet_config
-    lora = Lora(pet.lora_rank, pet.lora_alpha, pet.lora_dropout, tuple(pet.target_modules)) if pet else None
+    lora = Lora(pet.lora_rank, pet.lora_alpha, pet.lora_dropout, lora_targets(pet.target_modules)) if pet else None
     return ModelShape(
         model.vocab_size, model.seq_length, model.hidden_size, model.num_layers, model.num_heads, model.dropout, lora
     )
 
 
-def make_learner(config: RunConfig, shape: ModelShape) -> Learner:
+def make_learner(config: RunConfig, shape: ModelShape, sizes: ParallelSizes | None = None) -> Learner:
     """The reference model for `framework`, or your own class: model.arch.type "package.module:Class"."""
     wrapper, optimizer = config.runner_wrapper, config.optimizer
     clip = wrapper.max_grad_norm if wrapper.use_clip_grad else 0.0
     adam = Optimizer(optimizer.weight_decay, optimizer.beta1, optimizer.beta2, optimizer.eps, clip)
     own = str(config.model.arch.get("type", ""))
+    if sizes is not None and not sizes.is_data_only:
+        return _parallel_learner(config, shape, adam, sizes)
     if ":" in own:
         return _custom_learner(own, shape, adam, config.seed)
     try:
@@ -88,6 +109,22 @@ def make_learner(config: RunConfig, shape: ModelShape) -> Learner:
         raise UsageError(
             f"{error.name} is not installed", hint=f"pip install {error.name}, or use --framework"
         ) from error
+
+
+def _parallel_learner(config: RunConfig, shape: ModelShape, adam: Optimizer, sizes: ParallelSizes) -> Learner:
+    if config.framework != "torch" or ":" in str(config.model.arch.get("type", "")):
+        raise UsageError(
+            "only the reference model in torch trains tensor- or pipeline-parallel",
+            hint="set parallel_config.model_parallel and pipeline_stage to 1, or --framework torch",
+        )
+    if config.run_mode in ("eval", "predict") or config.do_eval:
+        raise UsageError(
+            f"run_mode {config.run_mode} with do_eval {config.do_eval}: a sharded model only trains here",
+            hint="evaluate its checkpoint with model_parallel 1 and --src_strategy_path_or_dir STRATEGY",
+        )
+    from paceline.training.reference.gpt2_torch_parallel import ParallelTorchLearner
+
+    return ParallelTorchLearner(shape, adam, config.seed, sizes)
 
 
 def _reference(framework: str) -> Callable[[ModelShape, Optimizer, int], Learner]:
@@ -121,8 +158,21 @@ def _inputs(config: RunConfig) -> Mapping[str, str | Path | None]:
         text = config.eval_dataset.data_loader.dataset_dir or config.train_dataset.data_loader.dataset_dir
         found["eval_dataset_dir"] = text or None
     if not config.resume_training:
-        found["load_checkpoint"] = config.load_checkpoint or config.model.model_config.checkpoint_name_or_path or None
+        found["load_checkpoint"] = _initial_weights(config) or None
     return {name: where for name, where in found.items() if where and not config.only_save_strategy}
+
+
+def _initial_weights(config: RunConfig) -> str:
+    """Where weights are loaded from; as in MindFormers, run_mode train does not load model_config.checkpoint_name_or_path."""
+    where = config.load_checkpoint
+    if not where and config.run_mode != "train":
+        where = config.model.model_config.checkpoint_name_or_path
+    if is_model_name(where) and not Path(where).exists():
+        raise UsageError(
+            f"{where!r} is the name of a model that MindFormers downloads, and no file",
+            hint="pass weights: --load_checkpoint FILE, DIRECTORY or obs://…",
+        )
+    return where
 
 
 def _run(config: RunConfig, session: CloudSession, learner: Learner, shape: ModelShape) -> None:
@@ -135,7 +185,7 @@ def _run(config: RunConfig, session: CloudSession, learner: Learner, shape: Mode
     if config.run_mode in ("train", "finetune"):
         loader = config.train_dataset.data_loader
         blocks = _blocks(session.inputs.get("train_dataset_dir"), shape, most=loader.num_samples)
-        batches = Batches(blocks, config, learner.rank, learner.world_size)
+        batches = Batches(blocks, config, *data_ranks(learner))
         with _recorder(config, session, progress) as recorder:
             train(config, learner, batches, progress, _monitors(config, session, learner), recorder)
     if config.run_mode == "eval" or config.do_eval:
@@ -153,8 +203,9 @@ def _start(config: RunConfig, session: CloudSession, learner: Learner, shape: Mo
             _continue_from(config, learner, progress, saved)
             return progress
     elif "load_checkpoint" in session.inputs:
-        strategy = config.src_strategy_path_or_dir
-        weights |= read_weights(str(session.inputs["load_checkpoint"]), weights, strategy)
+        where, strategy = str(session.inputs["load_checkpoint"]), config.src_strategy_path_or_dir
+        own = {} if strategy or data_ranks(learner)[1] == learner.world_size else read_own_slices(where, learner.rank)
+        weights |= own or read_weights(where, weights, strategy)
     elif config.run_mode != "train":
         raise UsageError(
             f"run_mode {config.run_mode} needs weights", hint="pass --load_checkpoint FILE, DIRECTORY or obs://…"
@@ -189,15 +240,29 @@ def _resumed(config: RunConfig, session: CloudSession, learner: Learner) -> Arra
     if choice is None:
         _log.warning("%s: no checkpoint found; starting from scratch", where)
         return None
+    strategy = config.src_strategy_path_or_dir or _strategy_beside(choice.location)
     keys = choice.files.get(learner.rank)
-    if keys is None or len(choice.files) != learner.world_size:
-        raise UsageError(
-            f"{choice.location}: saved by {len(choice.files)} ranks, but resumed by {learner.world_size}",
-            hint=f"start the same number of ranks, or {_RESTART_HINT}",
-        )
     if learner.rank == 0:
         _log.info("resuming from %s, checkpoint %d_%d", choice.location, choice.epoch, choice.step)
+    if keys is None or len(choice.files) != learner.world_size or not _has_same_layout(config, strategy, learner):
+        return read_layout(choice, strategy)
     return read_files(choice.location, keys)
+
+
+def _strategy_beside(checkpoints: str) -> str:
+    """The strategy files that a run with slices wrote beside its checkpoints, if this is a directory."""
+    found = Path(checkpoints).parent / "strategy"
+    return str(found) if any(found.glob("ckpt_strategy_rank_*")) else ""
+
+
+def _has_same_layout(config: RunConfig, strategy: str, learner: Learner) -> bool:
+    """Whether every rank resumes with exactly what it saved itself."""
+    saved = read_strategy(strategy) if strategy else None
+    data = data_ranks(learner)[1]
+    if saved is None:
+        return data == learner.world_size
+    sizes = parallel_sizes(config.parallel_config, learner.world_size)
+    return saved.stages == model_strategy(model_shape(config), sizes).stages
 
 
 def _continue_from(config: RunConfig, learner: Learner, progress: TrainingProgress, saved: Arrays) -> None:
@@ -209,7 +274,7 @@ def _continue_from(config: RunConfig, learner: Learner, progress: TrainingProgre
     progress.scale.value = float(saved.get("loss_scale", progress.scale.value))
     progress.scale.good_steps = int(saved.get("loss_scale_good_steps", 0))
     runner = config.runner_config
-    now = runner.batch_size * runner.gradient_accumulation_steps * learner.world_size
+    now = runner.batch_size * runner.gradient_accumulation_steps * data_ranks(learner)[1]
     before = int(saved.get("global_batch_size", now))
     if before != now:
         progress.step = progress.step * before // now
@@ -289,4 +354,9 @@ def _score(blocks: TextBlocks, learner: Learner, batch: int, monitors: Sequence[
 
 
 def _blocks(where: Path | None, shape: ModelShape, *, part: str = "train", most: int | None = None) -> TextBlocks:
+    if where is None:
+        _log.info("no dataset_dir is set: using the text that is shipped with Paceline")
+    records = mindrecord_files(where) if where is not None else []
+    if records:
+        return mindrecord_blocks(records, shape.seq_length, shape.vocab_size, most)
     return text_blocks(where or SHIPPED, shape.seq_length, part=part, most=most)

@@ -9,18 +9,33 @@ from paceline.training.runner.config import LossScale, LrSchedule
 
 
 def learning_rate(schedule: LrSchedule, step: int, total: int) -> float:
-    """Learning rate of the 0-based `step`: linear warm-up from 0, then `type` down to lr_end.
+    """Learning rate of the 0-based `step`: linear warm-up, then `type` down to lr_end.
 
     >>> learning_rate(LrSchedule(type="linear", learning_rate=1.0, warmup_steps=2), 0, 10)
     0.5
+    >>> learning_rate(LrSchedule(type="polynomial", learning_rate=1.0, lr_end=0.2, power=2.0), 5, 10)
+    0.4
     """
-    if step < schedule.warmup_steps:
-        return schedule.learning_rate * (step + 1) / schedule.warmup_steps
+    total = schedule.total_steps if schedule.total_steps > 0 else total
+    warmup = schedule.warmup_steps if schedule.warmup_ratio is None else int(schedule.warmup_ratio * total)
+    peak, start = schedule.learning_rate, schedule.warmup_lr_init
+    if step < warmup:
+        return start + (peak - start) * (step + 1) / warmup
     if schedule.type == "constant":
-        return schedule.learning_rate
-    done = (step - schedule.warmup_steps) / max(1, total - schedule.warmup_steps)
-    left = 1 - done if schedule.type == "linear" else (1 + math.cos(math.pi * done)) / 2
-    return schedule.lr_end + (schedule.learning_rate - schedule.lr_end) * left
+        return peak
+    done = min(1.0, (step - warmup) / max(1, total - warmup))
+    return schedule.lr_end + (peak - schedule.lr_end) * _left(schedule, done)
+
+
+def _left(schedule: LrSchedule, done: float) -> float:
+    """Share of the way from lr_end to the peak that is left when `done` of the steps after the warm-up are done."""
+    if schedule.type == "linear":
+        return 1 - done
+    if schedule.type == "polynomial":
+        return float((1 - done) ** schedule.power)
+    if schedule.type == "cosine_with_restarts":
+        return 0.0 if done >= 1 else (1 + math.cos(math.pi * (schedule.num_cycles * done % 1))) / 2
+    return (1 + math.cos(2 * math.pi * schedule.num_cycles * done)) / 2
 
 
 @dataclass

@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline.core.errors import UsageError
 from paceline.training.monitor import Monitor, Monitored
-from paceline.training.reference.learner import Learner, Tokens
+from paceline.training.reference.learner import Learner, Tokens, data_ranks
 from paceline.training.reference.text_data import TextBlocks
 from paceline.training.runner.config import RunConfig
 from paceline.training.runner.schedule import LossScaler, learning_rate
@@ -37,6 +37,7 @@ class Batches:
     blocks: TextBlocks
     config: RunConfig
     rank: int
+    """Among those with data of their own: ranks that share a copy of the model get the same blocks."""
     world_size: int
 
     @property
@@ -105,6 +106,7 @@ def _state(
         steps_per_epoch=batches.steps_per_epoch,
         total_steps=total,
         batch_size=batches.per_step,
+        data_parallel=data_ranks(learner)[1],
         loss_scale=progress.scale.value,
         weights=learner.weights,
         optimizer_state=learner.optimizer_state,
