@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from paceline.bench.bench_plan import BenchPlan, Workload, job_of_size
+from paceline.bench.bench_plan import BenchPlan, job_of_size
 from paceline.bench.expectations import check_expectations
 from paceline.bench.node_facts import VARIABLE
 from paceline.bench.outliers import find_outliers
@@ -34,6 +34,7 @@ from paceline.bench.result import (
 from paceline.bench.run_repetition import OnLog, RunPlace, StartError, run_measured, run_recorded, unfinished_job
 from paceline.bench.scaling import scaling_losses, with_efficiency
 from paceline.bench.spread import spread
+from paceline.bench.workload_facts import with_workload
 from paceline.core.errors import PacelineError
 from paceline.jobs import JobDescription
 
@@ -244,16 +245,6 @@ def options_of(
         baseline=baseline,
         tester=str(tester) if tester else None,
         store=str(store) if store else None,
-    )
-
-
-def with_workload(size: Measurement, workload: Workload) -> Measurement:
-    """tokens/s per card = samples/s per rank · tokens per sample; MFU = samples/s per rank · FLOPs per sample / peak."""
-    tokens, flops, peak = workload.tokens_per_sample, workload.flops_per_sample, workload.peak_tflops
-    return msgspec.structs.replace(
-        size,
-        tokens_per_second_per_card=size.per_rank * tokens if tokens else None,
-        mfu=size.per_rank * flops / (peak * 1e12) if flops and peak else None,
     )
 
 

@@ -24,7 +24,7 @@ from paceline.storage.url import is_remote, parse_url
 _THROUGHPUT = re.compile(r"throughput_(?:rank_)?(\d{1,5})(?:\.json)?")
 _WANTED = re.compile(
     r"(?:\d{1,5}/)?(?:throughput_(?:rank_)?\d+(?:\.json)?|accuracy(?:_\d+)?\.json|ranksize\.json|"
-    r"eval_acc\.log|phases\.json|evaluations\.json)"
+    r"eval_acc\.log|phases\.json|evaluations\.json|workload\.json)"
 )
 _MOST_NAMED = 8
 _Value = TypeVar("_Value")

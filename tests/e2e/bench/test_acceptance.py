@@ -14,14 +14,22 @@ import pytest
 import yaml
 
 from paceline.bench.bench_plan import MlperfLog, Workload, job_of_size, load_bench_plan
-from paceline.bench.bench_run import with_workload
 from paceline.bench.expectations import Expectations, check_expectations
 from paceline.bench.history import accepted, best_result, latest_result, save_result
-from paceline.bench.mllog import mllog_of
+from paceline.bench.mllog import mllog_of, unknown_settings
 from paceline.bench.report.content import efficiency_text, headline, result_page
-from paceline.bench.result import BenchResult, EvaluationPart, NodeFacts, ProfilePart, RunTimes, read_result
+from paceline.bench.result import (
+    BenchResult,
+    EvaluationPart,
+    NodeFacts,
+    ProfilePart,
+    RunTimes,
+    WorkloadFacts,
+    read_result,
+)
 from paceline.bench.scaling import with_efficiency
 from paceline.bench.time_to_quality import time_to_quality
+from paceline.bench.workload_facts import with_workload
 from paceline.core.errors import UsageError
 from paceline.diagnosis.finding import Diagnosis, Finding, Gain, RunFacts, StepTimes, Subject
 from paceline.output.page.markdown import to_markdown
@@ -207,6 +215,7 @@ def with_evaluations(target: float) -> BenchResult:
             evaluations=EVALUATIONS,
             time_to_quality=time_to_quality(EVALUATIONS, target, 0.6, TIMES),
             nodes=(NodeFacts(host="a", card="910B"),),
+            workload=WorkloadFacts(seed=7, global_batch_size=64, train_samples=1000, eval_samples=100),
         )
         for each in result.largest.repetitions
     )
@@ -220,6 +229,12 @@ def test_the_log_of_mlperf_has_one_line_for_every_evaluation() -> None:
     lines = [json.loads(line.removeprefix(":::MLLOG ")) for line in logs[0].splitlines()]
     assert [line["time_ms"] for line in lines] == sorted(line["time_ms"] for line in lines)
     assert [line["value"] for line in lines if line["key"] == "eval_accuracy"] == pytest.approx([0.2, 0.4, 0.6])
+    values = {line["key"]: line["value"] for line in lines}
+    assert (values["global_batch_size"], values["train_samples"], values["seed"]) == (64, 1000, 7)
+    assert unknown_settings(a_result((100.0,)), MlperfLog(benchmark="bert", seed=1, train_samples=9)) == [
+        "eval_samples",
+        "global_batch_size",
+    ]
     assert lines[-1]["key"] == "run_stop" and lines[-1]["metadata"]["status"] == "success"
     assert (
         json.loads(
