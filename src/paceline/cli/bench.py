@@ -229,7 +229,10 @@ def _write_reports(plan: BenchPlan, place: Path, result: BenchResult, outputs: _
     page = result_page(result, outputs.language)
     atomic_write_text(place / "result.json", encode(result))
     atomic_write_text(place / "report.md", to_markdown(page))
-    atomic_write_text(place / "report.html", to_html(page))
+    try:
+        atomic_write_text(place / "report.html", to_html(page))
+    except PacelineError as error:
+        _print_progress(f"report.html is not written: {error} ({error.hint}); report.md has the same tables")
     if plan.mllog is not None:
         _write_mllog(result, plan.mllog, place / "mllog")
     write(outputs.json_file, encode(result))

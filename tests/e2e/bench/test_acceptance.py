@@ -33,7 +33,7 @@ from paceline.bench.workload_facts import with_workload
 from paceline.core.errors import UsageError
 from paceline.diagnosis.finding import Diagnosis, Finding, Gain, RunFacts, StepTimes, Subject
 from paceline.output.page.markdown import to_markdown
-from support.bench.result_trees import a_result, paceline
+from support.bench.result_trees import a_result, charts_of, paceline
 
 WORKLOAD = Path(__file__).parents[2] / "support" / "bench" / "workload.py"
 
@@ -130,7 +130,8 @@ def test_a_regression_is_no_baseline_for_the_next_run(described: Path) -> None:
     assert wrong.returncode == 1 and "pinned: weak" in wrong.stderr
     shown = paceline("bench", "history", "toy", "--lang", "en", "--html", described / "history.html")
     assert "3 of 4 runs are worse than the best accepted one before them" in shown.stdout, shown.stdout
-    assert 'class="culprit"' in (described / "history.html").read_text()
+    (trend,) = charts_of((described / "history.html").read_text())
+    assert [point["culprit"] for point in trend["points"]] == [False, True, True, True]
 
 
 def test_failed_expectations_and_failed_runs_are_no_baseline() -> None:

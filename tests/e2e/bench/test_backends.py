@@ -21,6 +21,7 @@ from e2e.jobs.conftest import (
 )
 from paceline.bench.result import read_result
 from support.bench.result_trees import paceline
+from support.jobs.images import TORCH_IMAGE
 from support.jobs.standin import StandIn
 from support.jobs.workloads import in_the_cloud
 from support.storage.fixtures import own_places, proxy
@@ -69,6 +70,8 @@ def bench_yaml(tmp_path: Path, bucket: str, modelarts: StandIn) -> Path:
         ranks=2,
         slurm={"partition": "tests"},
         code_dir="code",
+        engine={"name": "Ascend-Powered-Engine", "version": TORCH_IMAGE},
+        pre_start={},
         environment={"MASTER_PORT": _free_ports(1)[0], "OMP_NUM_THREADS": 1},
     )
     said["job"]["hyperparameters"] |= {"epochs": 1}
@@ -94,5 +97,8 @@ def test_one_description_gives_results_of_one_schema_everywhere(
         assert (result.backend, result.largest.ranks, result.result) == (backend, 2, "OK")
         assert result.throughput_ratio and 0 < (result.accuracy or 0) < 1
         assert result.proc_start_time and result.proc_end_time
+        assert result.largest.repetitions[0].workload.global_batch_size and result.largest.tokens_per_second_per_card
+        if backend == "modelarts":
+            assert result.resource_util_ratio == 0.5, "as the service measured it"
         shapes.append(shape_of(json.loads((out / "result.json").read_text())))
     assert alike(shapes[0], shapes[1]) and alike(shapes[1], shapes[2])

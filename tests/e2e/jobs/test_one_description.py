@@ -11,21 +11,18 @@ import msgspec
 import pytest
 
 from paceline.jobs import JobOutcome, load_job, submit, wait
-from support.jobs.images import OURS
+from support.jobs.images import TORCH_IMAGE
 from support.jobs.slurm_cluster import SlurmCluster
 from support.jobs.standin import StandIn
 from support.jobs.workloads import documented_code, documented_job, in_the_cloud, write_job
 from support.old_pythons import interpreter
 from support.storage.servers import S3Server, paceline
 
-IMAGE = f"pytorch_2.13.0-cann_8.0.rc1-py_{OURS}-euler_2.10.7-x86_64"
-"""Offered by the stand-in: with torch and without Paceline."""
-
 
 def in_bucket(described: dict[str, Any], bucket: str) -> dict[str, Any]:
     """The documented description with the names of this test: its bucket, and an engine that this machine can run."""
     text = json.dumps(described).replace("obs://bucket/", f"obs://{bucket}/")
-    return {**json.loads(text), "engine": {"name": "Ascend-Powered-Engine", "version": IMAGE}}
+    return {**json.loads(text), "engine": {"name": "Ascend-Powered-Engine", "version": TORCH_IMAGE}}
 
 
 @pytest.mark.parametrize("backend", ["local", "slurm", "modelarts"])
@@ -71,6 +68,7 @@ def test_the_documented_job_runs_verbatim_but_for_names(
         "submitted",
         "logs",
         "outputs",
+        "utilisation",
         "warnings",
     }
     assert "step" in Path(outcome.logs[0]).read_text() and outcome.status.started and outcome.status.ended

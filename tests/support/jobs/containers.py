@@ -120,7 +120,8 @@ class CloudJob:
     def _boot(self, number: int, home: Path) -> None:
         algorithm, cards = self.body["algorithm"], self._cards()
         code = home / "user-job-dir" / algorithm["code_dir"].rstrip("/").rpartition("/")[2]
-        boot = code / algorithm["boot_file"].removeprefix(algorithm["code_dir"])
+        own = algorithm.get("command", "")  # a custom image's; the boot file is not sent then
+        boot = code / algorithm.get("boot_file", "command").removeprefix(algorithm["code_dir"])
         words = [f"--{each['name']}={home / 'inputs' / each['name']}_0" for each in algorithm.get("inputs", ())]
         words += [
             f"--{each['name']}={self.directory / 'outputs' / each['name']}" for each in algorithm.get("outputs", ())
@@ -148,7 +149,8 @@ class CloudJob:
         with self.log(self.tasks[number]).open("ab") as log:
             for card in range(cards):
                 ranks = {"RANK_ID": str(number * cards + card), "DEVICE_ID": str(card), "PYTHONUNBUFFERED": "1"}
-                command = ["bash", "-c", script, "boot", str(boot.parent), str(python), str(boot), *words]
+                started = ["bash", "-c", f'{own} "$@"', "command"] if own else [str(python), str(boot)]
+                command = ["bash", "-c", script, "boot", str(boot.parent), *started, *words]
                 self._processes.append(
                     subprocess.Popen(
                         command,

@@ -15,6 +15,8 @@ from pathlib import Path
 from support.old_pythons import interpreter
 
 OURS = "{}.{}".format(*sys.version_info[:2])
+TORCH_IMAGE = f"pytorch_2.13.0-cann_8.0.rc1-py_{OURS}-euler_2.10.7-x86_64"
+"""Offered by the stand-in: with torch and without Paceline."""
 _VERSION = re.compile(r"py_(\d+\.\d+)")
 
 

@@ -10,7 +10,7 @@ from paceline.bench.result import BenchResult, Measurement, interval_of
 from paceline.bench.scaling import if_fixed
 from paceline.bench.stragglers import stragglers
 from paceline.core.i18n import Language, text
-from paceline.output.page.charts import line_chart
+from paceline.output.page.charts import ChartPoint, PageChart, line_chart
 from paceline.output.page.page import (
     PageSection,
     PageTable,
@@ -117,7 +117,7 @@ def _score(result: BenchResult, language: Language) -> PageSection:
     rows = tuple(_size_row(each, language) for each in result.measurements)
     table = without_empty_columns(PageTable(_texts(_SIZE_COLUMNS, language), rows, frozenset()))
     sentences = [text(method, language, n=len(result.largest.repetitions))]
-    chart = ""
+    chart = None
     if len(result.measurements) > 1:
         sentences.append(text(f"bench.scaling_{result.largest.scaling}", language))
         chart = _scaling_chart(result.measurements, language)
@@ -136,13 +136,15 @@ def _expectations(result: BenchResult, language: Language) -> PageSection | None
     return PageSection(text("bench.expectations", language), (), PageTable(heads, tuple(rows), frozenset({0, 3})))
 
 
-def _scaling_chart(sizes: Sequence[Measurement], language: Language) -> str:
+def _scaling_chart(sizes: Sequence[Measurement], language: Language) -> PageChart:
     return line_chart(
-        [(size.ranks, size.throughput.mean) for size in sizes],
+        [
+            ChartPoint(str(size.ranks), size.throughput.mean, interval_of(size.throughput), count=size.ranks)
+            for size in sizes
+        ],
         title=text("bench.scaling_chart", language),
         line=text("bench.measured", language),
         ideal=text("bench.ideal", language),
-        intervals=[interval_of(size.throughput) for size in sizes],
         axes=(text("bench.axis_ranks", language), text("bench.axis_throughput", language)),
     )
 

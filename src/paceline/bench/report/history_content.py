@@ -8,7 +8,7 @@ from paceline.bench.history import accepted
 from paceline.bench.report.content import efficiency_text
 from paceline.bench.result import BenchResult
 from paceline.core.i18n import Language, text
-from paceline.output.page.charts import ChartPoint, trend_chart
+from paceline.output.page.charts import ChartPoint, PageChart, trend_chart
 from paceline.output.page.page import (
     PageSection,
     PageTable,
@@ -55,11 +55,11 @@ def _series(name: str, ranks: int, results: Sequence[BenchResult], language: Lan
     heads = tuple(text(f"bench.{head}", language) for head in _HEADS)
     table = without_empty_columns(PageTable(heads, rows, frozenset({0, 1, 9, 10, 11})))
     sentences = (text("bench.regressions", language, n=len(worse), all=len(results)),) if worse else ()
-    chart = _trend_chart(results, title, worse, language) if len(results) > 1 else ""
+    chart = _trend_chart(results, title, worse, language) if len(results) > 1 else None
     return PageSection(title, sentences, table, chart)
 
 
-def _trend_chart(results: Sequence[BenchResult], title: str, worse: frozenset[int], language: Language) -> str:
+def _trend_chart(results: Sequence[BenchResult], title: str, worse: frozenset[int], language: Language) -> PageChart:
     """Throughput of one benchmark's runs in their order; labels are month, day and time (UTC)."""
     points = []
     for result in results:

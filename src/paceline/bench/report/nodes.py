@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 from paceline.bench.result import BenchResult, Measurement
 from paceline.core.i18n import Language, text
-from paceline.output.page.charts import ChartPoint, bar_chart
+from paceline.output.page.charts import ChartPoint, PageChart, bar_chart
 from paceline.output.page.page import PageSection, PageTable, format_number, format_percent, without_empty_columns
 
 _MOST_CARDS = 64
@@ -49,7 +49,7 @@ def nodes_section(result: BenchResult, language: Language) -> PageSection | None
     )
     heads = tuple(text(f"bench.{name}", language) for name in _NODE_COLUMNS)
     table = without_empty_columns(PageTable(heads, rows, frozenset(range(7))))
-    chart = _node_chart(result, achieved, language) if len(achieved) > 1 else ""
+    chart = _node_chart(result, achieved, language) if len(achieved) > 1 else None
     return PageSection(text("bench.nodes_section", language), (), table, chart, detail=len(known) < 2)
 
 
@@ -74,7 +74,7 @@ def _node_use(size: Measurement) -> dict[int, float]:
     return {number: fmean(shares) for number, shares in found.items()}
 
 
-def _node_chart(result: BenchResult, points: Sequence[ChartPoint], language: Language) -> str:
+def _node_chart(result: BenchResult, points: Sequence[ChartPoint], language: Language) -> PageChart:
     slow = {each.name.replace("node ", "") for each in result.largest.outliers if each.kind == "node"}
     axes = (text("bench.node_axis", language), text("bench.axis_throughput", language))
     return bar_chart(points, slow, text("bench.nodes_chart", language), axes)
@@ -91,18 +91,21 @@ def cards_section(result: BenchResult, language: Language) -> PageSection | None
         caption = text("bench.cards_slowest", language, n=_MOST_CARDS, all=len(means))
         means = sorted(means, key=lambda card: card[1])[:_MOST_CARDS]
     slow = {each.name.replace("node ", "").replace(" card ", "/") for each in size.outliers if each.kind == "rank"}
-    rows = tuple((name, format_number(value)) for name, value in means)
-    table = PageTable((text("bench.card", language), text("bench.throughput", language)), rows)
+    rows = tuple((name, format_number(value), format_number(spread)) for name, value, spread in means)
+    heads = ("card", "throughput", "deviation")
+    table = without_empty_columns(PageTable(tuple(text(f"bench.{head}", language) for head in heads), rows))
     axes = (text("bench.card", language), text("bench.axis_throughput", language))
-    chart = bar_chart([ChartPoint(name, value) for name, value in means], slow, caption, axes)
+    chart = bar_chart([ChartPoint(name, value, spread) for name, value, spread in means], slow, caption, axes)
     return PageSection(text("bench.cards", language), (caption,), table, chart, detail=True)
 
 
-def _card_means(size: Measurement) -> list[tuple[str, float]]:
-    """Name (node/card, or rank) and throughput, mean over the repetitions."""
+def _card_means(size: Measurement) -> list[tuple[str, float, float | None]]:
+    """Name (node/card, or rank) and throughput: mean and deviation over the repetitions."""
     nodes = size.repetitions[0].cards
-    return [
-        (f"{n}/{c}" if len(nodes) > 1 else str(c), fmean(each.cards[n][c] for each in size.repetitions))
-        for n, cards in enumerate(nodes)
-        for c in range(len(cards))
-    ]
+    found = []
+    for n, cards in enumerate(nodes):
+        for c in range(len(cards)):
+            values = [each.cards[n][c] for each in size.repetitions]
+            name = f"{n}/{c}" if len(nodes) > 1 else str(c)
+            found.append((name, fmean(values), stdev(values) if len(values) > 1 else None))
+    return found
