@@ -43,10 +43,14 @@ __all__ = [
 EXAMPLE = Path(__file__).parents[3] / "src" / "paceline" / "bench" / "examples" / "gpt2"
 
 
+_OPEN = ("outliers", "warnings", "environment", "frameworks", "topology")
+"""What is in them differs by node and run."""
+
+
 def shape_of(value: object) -> object:
     """The keys of a result, all the way down; numbers, texts and how many stood out are whatever they are."""
     if isinstance(value, dict):
-        return {key: None if key in ("outliers", "warnings") else shape_of(each) for key, each in sorted(value.items())}
+        return {key: None if key in _OPEN else shape_of(each) for key, each in sorted(value.items())}
     return [shape_of(value[0])] if isinstance(value, list) and value else None
 
 

@@ -94,11 +94,16 @@ def _verdict(result: BenchResult, language: Language) -> list[str]:
     if result.verdict == "PASS":
         return [text("bench.verdict_pass", language)]
     failed = [
-        f"{each.metric} {format_number(each.value)} {'<' if each.relation == '>=' else '>'} {format_number(each.limit)}"
+        f"{each.metric} {_metric(each.value)} {'<' if each.relation == '>=' else '>'} {_metric(each.limit)}"
         for each in result.expectations
         if not each.passed
     ]
     return [text("bench.verdict_fail", language, what=", ".join(failed) or result.result)]
+
+
+def _metric(value: float | None) -> str:
+    """A count of stragglers, or a limit somebody wrote, has no digits after the point."""
+    return f"{value:,.0f}" if value is not None and value.is_integer() else format_number(value)
 
 
 def _throughput(result: BenchResult, language: Language) -> str:
@@ -131,7 +136,7 @@ def _expectations(result: BenchResult, language: Language) -> PageSection | None
     for each in result.expectations:
         verdict = text("bench.yes" if each.passed else "bench.no", language)
         shown = verdict if each.sure else text("bench.unsure", language, verdict=verdict)
-        rows.append((each.metric, f"{each.relation} {format_number(each.limit)}", format_number(each.value), shown))
+        rows.append((each.metric, f"{each.relation} {_metric(each.limit)}", _metric(each.value), shown))
     heads = _texts(("metric", "limit", "measured_value", "passed"), language)
     return PageSection(text("bench.expectations", language), (), PageTable(heads, tuple(rows), frozenset({0, 3})))
 

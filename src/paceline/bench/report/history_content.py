@@ -39,7 +39,7 @@ def history_page(results: Sequence[BenchResult], language: Language) -> ReportPa
     for result in results:
         series.setdefault((result.name, result.backend, result.largest.ranks), []).append(result)
     sections = tuple(_series(name, ranks, runs, language) for (name, _, ranks), runs in series.items())
-    count = f"{len(results)} {text('bench.runs', language)}" if results else text("bench.empty", language)
+    count = text("bench.history_count", language, n=len(results)) if results else text("bench.empty", language)
     return ReportPage(text("bench.history", language), count, sections, language)
 
 

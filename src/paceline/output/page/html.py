@@ -18,7 +18,7 @@ section{margin:0;padding:0}section>h2{font-size:15px;margin:30px 0 8px;padding-b
 p,li{margin:4px 0}section>ul{padding-left:20px;margin:6px 0}
 .wide{overflow-x:auto}table{border-collapse:collapse;margin:8px 0}
 th{color:var(--ink-soft);font-weight:500;white-space:nowrap}
-th,td{padding:3px 14px 3px 0;text-align:right;vertical-align:top}th.t,td.t{text-align:left;overflow-wrap:anywhere}
+th,td{padding:3px 14px 3px 0;text-align:right;vertical-align:top}th.t,td.t{text-align:left;overflow-wrap:anywhere;min-width:9ch}
 tbody tr:hover{background:var(--tint)}
 .page-chart{max-width:720px;margin:10px 0}
 footer{margin-top:40px;color:var(--ink-soft);font-size:13px}
