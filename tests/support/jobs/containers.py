@@ -95,7 +95,7 @@ class CloudJob:
         self.directory.mkdir(parents=True)
         try:
             homes = [self._home(task) for task in self.tasks]
-            self.phase, self.started = "Running", time.time()
+            self.phase, self.started = "Terminating" if self._stopping.is_set() else "Running", time.time()
             self._say("Normal", "Training job started")
             for number, home in enumerate(homes):
                 self._boot(number, home)
@@ -170,7 +170,7 @@ class CloudJob:
                 codes = [process.poll() for process in self._processes[number * cards : (number + 1) * cards]]
                 if task not in self.codes and None not in codes:
                     self.codes[task] = next((code for code in codes if code), 0)
-                if any(codes):
+                if any(codes) or self._stopping.is_set():  # it may have been stopped before its processes began
                     self._kill(signal.SIGTERM)  # the others would wait for it for ever
             time.sleep(0.05)
 
