@@ -92,7 +92,7 @@ def _result(
     energy = _mean_energy(grown[-1].repetitions)
     throughput = grown[-1].throughput.mean
     made = BenchResult(
-        id=new_id(plan.name, started),
+        id=new_id(plan.name, started, _digest(grown)),
         name=plan.name,
         result="FAILED" if failed else "OK",
         mode="single_server" if plan.job.single_server_mode else "cluster",
@@ -131,14 +131,20 @@ def _result(
     return msgspec.structs.replace(made, expectations=expectations, verdict=verdict)
 
 
-def new_id(name: str, at: float) -> str:
-    """Sorts by time; safe as a file name.
+def new_id(name: str, at: float, digest: str = "") -> str:
+    """Sorts by time; safe as a file name; random without a digest.
 
     >>> new_id("my model", 0.0).rpartition("-")[0]
     '19700101T000000Z-my_model'
     """
     safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:60].lstrip(".")
-    return f"{datetime.fromtimestamp(at, timezone.utc):%Y%m%dT%H%M%SZ}-{safe}-{secrets.token_hex(3)}"
+    return f"{datetime.fromtimestamp(at, timezone.utc):%Y%m%dT%H%M%SZ}-{safe}-{digest or secrets.token_hex(3)}"
+
+
+def _digest(sizes: Sequence[Measurement]) -> str:
+    """Of the runs: a result that is resumed without anything left to do is the same result."""
+    jobs = " ".join(run.job_id for size in sizes for run in size.repetitions)
+    return hashlib.sha256(jobs.encode()).hexdigest()[:6]
 
 
 class _SizeRuns:

@@ -10,10 +10,11 @@ import pytest
 
 from paceline.bench.baseline import compare
 from paceline.bench.report.content import result_page
-from paceline.bench.result import BenchResult, OutlierPart, ProfilePart
+from paceline.bench.result import BenchResult, NodeFacts, OutlierPart, ProfilePart
 from paceline.bench.scaling import scaling_losses, with_efficiency
 from paceline.core.i18n import Language
 from paceline.diagnosis.finding import Diagnosis, Finding, Gain, RunFacts, StepTimes, Subject
+from paceline.jobs.backend import WorkerUtilisation
 from paceline.output.page.html import to_html
 from paceline.output.page.markdown import to_markdown
 from paceline.output.page.page import PageSection, ReportPage, format_number
@@ -160,3 +161,29 @@ def test_of_a_thousand_cards_the_slowest_are_shown_and_that_is_said() -> None:
     page = to_html(result_page(msgspec.structs.replace(result, measurements=(size,)), "en"))
     assert "The slowest 64 of 1,024 cards" in page and len(charts_of(page)[0]["points"]) == 64
     assert [point["label"] for point in charts_of(page)[0]["points"] if point["culprit"]] == ["1000"]
+
+
+def test_every_node_is_shown_with_its_hardware_its_use_and_its_throughput() -> None:
+    result = a_result((300.0, 302.0), ranks=6)
+    nodes = tuple(NodeFacts(host=f"node-{n}", cards=2, card="910B", topology={"HCCS": 1}, cores=96) for n in range(3))
+    runs = tuple(
+        msgspec.structs.replace(
+            each,
+            cards=tuple((50.0 + number, 50.0 if node != 2 else 20.0) for node in range(3)),
+            utilisation=tuple(WorkerUtilisation(f"worker-{n}", cards=0.8 - 0.2 * number) for n in range(3)),
+        )
+        for number, each in enumerate(result.largest.repetitions)
+    )
+    outlier = OutlierPart(kind="node", name="2", value=70.0, peers=100.0, percent=-30.0, runs=2)
+    size = msgspec.structs.replace(result.largest, nodes=3, repetitions=runs, outliers=(outlier,))
+    made = msgspec.structs.replace(result.provenance, nodes=nodes)
+    page = result_page(msgspec.structs.replace(result, measurements=(size,), provenance=made), "en")
+    (section,) = [each for each in page.sections if each.title == "Nodes"]
+    assert section.table is not None and section.chart is not None
+    assert section.table.rows[2] == ("2", "node-2", "2 × 910B", "HCCS × 1", "96", "70.0 %", "70.5")
+    assert [(point.value, point.culprit) for point in section.chart.points] == [
+        (100.5, False),
+        (100.5, False),
+        (70.5, True),
+    ]
+    assert section.chart.points[0].deviation == pytest.approx(0.5**0.5), "of 100 and 101"

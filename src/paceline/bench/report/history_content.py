@@ -50,7 +50,7 @@ def _series(name: str, ranks: int, results: Sequence[BenchResult], language: Lan
         _row(result, before, language, regressed=place in worse)
         for place, (result, before) in enumerate(zip(results, (None, *results[:-1]), strict=True))
     )
-    trend = text("bench.trend", language, name=name, n=len(results))
+    trend = text("bench.trend" if len(results) > 1 else "bench.trend_one", language, name=name, n=len(results))
     title = f"{trend} · {results[0].backend} · {text('bench.size', language, n=ranks)}"
     heads = tuple(text(f"bench.{head}", language) for head in _HEADS)
     table = without_empty_columns(PageTable(heads, rows, frozenset({0, 1, 9, 10, 11})))
