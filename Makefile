@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MINDSPORE := .venv-mindspore
+PYTHON39 ?= python3.9
 
 UI := src/paceline/web/static/index.html
 UI_SOURCES := $(shell find ui/src ui/public -type f) src/paceline/core/texts/ui.json ui/index.html ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
 
-.PHONY: demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report soak kit-tables bundle containers test-matrix clean help
+.PHONY: demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report soak kit-tables bundle containers test-matrix venv-mindspore-3.9 clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -88,6 +89,10 @@ $(MINDSPORE)/.installed: pyproject.toml
 	$(MINDSPORE)/bin/pip install --quiet --disable-pip-version-check mindspore==2.10.0 numpy==1.26.4 safetensors==0.7.0 \
 	  pytest pytest-timeout --editable '.[checkpoint]'
 	@touch $@
+
+venv-mindspore-3.9: ## MindSpore for the test of a job in an image with Python 3.9: .venv-mindspore-3.9
+	$(PYTHON39) -m venv .venv-mindspore-3.9
+	.venv-mindspore-3.9/bin/pip install --quiet --disable-pip-version-check mindspore==2.9.0 'numpy<2'
 
 system: ## what the tests need of the machine: a real sshd, openssl, ps, a browser, Slurm
 	@[ -x /usr/sbin/sshd ] && command -v openssl >/dev/null && command -v ps >/dev/null || \

@@ -48,6 +48,11 @@ class MlperfLog(YamlMapping, frozen=True):
     org: str = "unknown"
     platform: str = ""
     status: str = "research"
+    global_batch_size: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """These four where the workload does not report them in workload.json."""
+    train_samples: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    eval_samples: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    seed: int | None = None
 
 
 class Workload(YamlMapping, frozen=True):

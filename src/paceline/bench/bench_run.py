@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from paceline.bench.bench_plan import BenchPlan, Workload, job_of_size
+from paceline.bench.bench_plan import BenchPlan, job_of_size
 from paceline.bench.expectations import check_expectations
 from paceline.bench.node_facts import VARIABLE
 from paceline.bench.outliers import find_outliers
@@ -34,6 +34,7 @@ from paceline.bench.result import (
 from paceline.bench.run_repetition import OnLog, RunPlace, StartError, run_measured, run_recorded, unfinished_job
 from paceline.bench.scaling import scaling_losses, with_efficiency
 from paceline.bench.spread import spread
+from paceline.bench.workload_facts import with_workload
 from paceline.core.errors import PacelineError
 from paceline.jobs import JobDescription
 
@@ -91,7 +92,7 @@ def _result(
     energy = _mean_energy(grown[-1].repetitions)
     throughput = grown[-1].throughput.mean
     made = BenchResult(
-        id=new_id(plan.name, started),
+        id=new_id(plan.name, started, _digest(grown)),
         name=plan.name,
         result="FAILED" if failed else "OK",
         mode="single_server" if plan.job.single_server_mode else "cluster",
@@ -130,14 +131,20 @@ def _result(
     return msgspec.structs.replace(made, expectations=expectations, verdict=verdict)
 
 
-def new_id(name: str, at: float) -> str:
-    """Sorts by time; safe as a file name.
+def new_id(name: str, at: float, digest: str = "") -> str:
+    """Sorts by time; safe as a file name; random without a digest.
 
     >>> new_id("my model", 0.0).rpartition("-")[0]
     '19700101T000000Z-my_model'
     """
     safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:60].lstrip(".")
-    return f"{datetime.fromtimestamp(at, timezone.utc):%Y%m%dT%H%M%SZ}-{safe}-{secrets.token_hex(3)}"
+    return f"{datetime.fromtimestamp(at, timezone.utc):%Y%m%dT%H%M%SZ}-{safe}-{digest or secrets.token_hex(3)}"
+
+
+def _digest(sizes: Sequence[Measurement]) -> str:
+    """Of the runs: a result that is resumed without anything left to do is the same result."""
+    jobs = " ".join(run.job_id for size in sizes for run in size.repetitions)
+    return hashlib.sha256(jobs.encode()).hexdigest()[:6]
 
 
 class _SizeRuns:
@@ -244,16 +251,6 @@ def options_of(
         baseline=baseline,
         tester=str(tester) if tester else None,
         store=str(store) if store else None,
-    )
-
-
-def with_workload(size: Measurement, workload: Workload) -> Measurement:
-    """tokens/s per card = samples/s per rank · tokens per sample; MFU = samples/s per rank · FLOPs per sample / peak."""
-    tokens, flops, peak = workload.tokens_per_sample, workload.flops_per_sample, workload.peak_tflops
-    return msgspec.structs.replace(
-        size,
-        tokens_per_second_per_card=size.per_rank * tokens if tokens else None,
-        mfu=size.per_rank * flops / (peak * 1e12) if flops and peak else None,
     )
 
 

@@ -21,13 +21,27 @@ _START, _STOP = "INTERVAL_START", "INTERVAL_END"
 def mllog_of(result: BenchResult, submission: MlperfLog) -> list[str]:
     """The text of each repetition's file, of the largest size."""
     size = result.largest
-    return [
-        "".join(f"{line}\n" for line in _lines(result, size, run, submission, seed))
-        for seed, run in enumerate(size.repetitions)
-    ]
+    return ["".join(f"{line}\n" for line in _lines(result, size, run, submission)) for run in size.repetitions]
 
 
-def _lines(result: BenchResult, size: Measurement, run: Repetition, submission: MlperfLog, seed: int) -> Iterator[str]:
+def unknown_settings(result: BenchResult, submission: MlperfLog) -> list[str]:
+    """What MLPerf's log needs and nobody said: it is not written then."""
+    found = [_settings(run, submission) for run in result.largest.repetitions]
+    return sorted({name for settings in found for name, value in settings.items() if value is None})
+
+
+def _settings(run: Repetition, submission: MlperfLog) -> dict[str, int | None]:
+    """Of bench.yaml, else as the workload reported them."""
+    said = run.workload
+    return {
+        "seed": said.seed if said.seed is not None else submission.seed,
+        "global_batch_size": submission.global_batch_size or said.global_batch_size,
+        "train_samples": submission.train_samples or said.train_samples,
+        "eval_samples": submission.eval_samples or said.eval_samples,
+    }
+
+
+def _lines(result: BenchResult, size: Measurement, run: Repetition, submission: MlperfLog) -> Iterator[str]:
     times = run.times
     begin = _ms(times.prepare_start_time or times.proc_start_time or result.total_start_time)
     start = max(begin, _ms(times.proc_start_time) or begin)
@@ -48,14 +62,7 @@ def _lines(result: BenchResult, size: Measurement, run: Repetition, submission: 
         yield _line(begin, _POINT, name, value)
     yield _line(begin, _POINT, "cache_clear", value=True)
     yield _line(begin, _START, "init_start", None)
-    settings = {
-        "seed": seed,
-        "global_batch_size": size.ranks,
-        "gradient_accumulation_steps": 1,
-        "train_samples": evaluations[-1].samples or round(run.throughput * (end - start) / 1000) or 1,
-        "eval_samples": evaluations[-1].samples or 1,
-    }
-    for name, number in settings.items():
+    for name, number in {**_settings(run, submission), "gradient_accumulation_steps": 1}.items():
         yield _line(begin, _POINT, name, number)
     yield _line(start, _STOP, "init_stop", None)
     yield _line(start, _START, "run_start", None)

@@ -22,6 +22,7 @@ import msgspec
 from paceline.bench.spread import mean_interval
 from paceline.core.errors import FormatError
 from paceline.diagnosis.finding import Diagnosis
+from paceline.jobs.backend import WorkerUtilisation
 
 LARGEST = 16 << 20
 Mode = Literal["cluster", "single_server"]
@@ -68,6 +69,8 @@ class NodeFacts(ResultPart, frozen=True):
     firmware: str = ""
     toolkit: str = ""
     """CANN or CUDA, with its version."""
+    topology: dict[str, int] = {}
+    """How its cards are connected: kind of link (HCCS, NV12, PIX, SYS …) → number of pairs of cards."""
     frameworks: dict[str, str] = {}
     environment: dict[str, str] = {}
     """Variables that change how a training runs; no secrets."""
@@ -80,6 +83,22 @@ class EvaluationPart(ResultPart, frozen=True):
     accuracy: float
     epoch: float | None = None
     samples: int | None = None
+
+
+class WorkloadFacts(ResultPart, frozen=True):
+    """What was trained, as the workload reported it in workload.json; null where it said nothing."""
+
+    model: str = ""
+    framework: str = ""
+    precision: str = ""
+    seed: int | None = None
+    global_batch_size: int | None = None
+    train_samples: int | None = None
+    """Of one epoch, all ranks together."""
+    eval_samples: int | None = None
+    tokens_per_sample: float | None = None
+    flops_per_sample: float | None = None
+    """Forward and backward."""
 
 
 class Repetition(ResultPart, frozen=True):
@@ -95,9 +114,12 @@ class Repetition(ResultPart, frozen=True):
     times: RunTimes = RunTimes()
     energy: EnergyPart = EnergyPart()
     nodes: tuple[NodeFacts, ...] = ()
+    utilisation: tuple[WorkerUtilisation, ...] = ()
+    """Of every node, where the backend's service measures it."""
     time_to_quality: float | None = None
     """Seconds from the job's start to the first evaluation that reached the target accuracy."""
     evaluations: tuple[EvaluationPart, ...] = ()
+    workload: WorkloadFacts = WorkloadFacts()
 
 
 class SpreadPart(ResultPart, frozen=True):

@@ -19,12 +19,13 @@ from typing import TypeVar
 from paceline.bench.number_file import ACCURACY_KEYS, THROUGHPUT_KEYS, read_count, read_number
 from paceline.core.errors import FormatError, PacelineError, UsageError
 from paceline.core.scratch_directory import scratch_directory
+from paceline.core.waiting import waiting_for
 from paceline.storage.url import is_remote, parse_url
 
 _THROUGHPUT = re.compile(r"throughput_(?:rank_)?(\d{1,5})(?:\.json)?")
 _WANTED = re.compile(
     r"(?:\d{1,5}/)?(?:throughput_(?:rank_)?\d+(?:\.json)?|accuracy(?:_\d+)?\.json|ranksize\.json|"
-    r"eval_acc\.log|phases\.json|evaluations\.json)"
+    r"eval_acc\.log|phases\.json|evaluations\.json|workload\.json)"
 )
 _MOST_NAMED = 8
 _Value = TypeVar("_Value")
@@ -66,9 +67,11 @@ def local_results(where: str | Path) -> Iterator[Path]:
             )
         yield path
         return
+    from paceline.storage.reachability import require_reachable
     from paceline.storage.transfer.transfer import TransferOptions, transfer
 
-    with scratch_directory() as temporary:
+    require_reachable(where)
+    with scratch_directory() as temporary, waiting_for(f"the result files in {where}"):
         report = transfer(str(where), str(temporary), TransferOptions(file_filter=is_result_file))
         report.raise_failures()
         yield temporary

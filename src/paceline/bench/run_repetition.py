@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 import msgspec
 
@@ -21,6 +22,7 @@ from paceline.bench.result import EnergyPart, Repetition, RunTimes, parse_iso_ti
 from paceline.bench.result_files import ResultError, is_result_file
 from paceline.bench.score import BenchScore, score_directory
 from paceline.bench.time_to_quality import EVALUATIONS, read_evaluations, time_to_quality
+from paceline.bench.workload_facts import FILE, read_workload_facts
 from paceline.core.errors import PacelineError, UsageError
 from paceline.jobs import JobDescription, JobHandle, JobOutcome, JobPhase, LogPiece, backend_for, submit, wait
 from paceline.jobs.job_registry import find_record
@@ -134,7 +136,9 @@ def run_measured(
     evaluations = read_evaluations(place / EVALUATIONS)
     reached = time_to_quality(evaluations, plan.target_accuracy, score.accuracy, times)
     made = _repetition(ran, score, times)
-    return msgspec.structs.replace(made, evaluations=evaluations, time_to_quality=reached), score
+    facts, problems = read_workload_facts(place / FILE)
+    made = msgspec.structs.replace(made, evaluations=evaluations, time_to_quality=reached, workload=facts)
+    return made, replace(score, warnings=(*score.warnings, *problems))
 
 
 def run_recorded(plan: BenchPlan, job: JobDescription, where: RunPlace, *, on_log: OnLog | None = None) -> Path:
@@ -193,8 +197,21 @@ def _repetition(ran: FinishedJob, score: BenchScore, times: RunTimes) -> Repetit
         accuracy_list=score.accuracy_list,
         cards=score.cards,
         times=times,
-        energy=ran.energy,
+        energy=_with_utilisation(ran.energy, ran.outcome),
+        utilisation=ran.outcome.utilisation,
         nodes=read_node_facts(ran.outcome.logs),
+    )
+
+
+def _with_utilisation(energy: EnergyPart, outcome: JobOutcome) -> EnergyPart:
+    """The service's mean use of all cards, where this machine could not ask them itself."""
+    known = [each for each in outcome.utilisation if each.cards is not None]
+    if energy.samples or not known:
+        return energy
+    return EnergyPart(
+        source=outcome.backend,
+        samples=sum(each.samples for each in known),
+        resource_util_ratio=fmean(each.cards for each in known if each.cards is not None),
     )
 
 

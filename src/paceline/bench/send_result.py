@@ -14,6 +14,7 @@ import msgspec
 from paceline.bench.result import BenchResult, train_result_info
 from paceline.bench.tester_config import TesterConfig
 from paceline.core.errors import PacelineError, UsageError
+from paceline.core.waiting import waiting_for
 from paceline.storage.store_errors import TransientError
 from paceline.storage.transfer.retry import Backoff, retry_call
 
@@ -60,7 +61,8 @@ def send(report: TesterReport, config: TesterConfig, *, backoff: Backoff = _PATI
             hint="set tester_server_https in config.json, or use an SSH tunnel on 127.0.0.1",
         )
     body = msgspec.json.encode(report)
-    return retry_call(backoff, lambda: _post(config.url + RESULTS, body, token))
+    with waiting_for(f"the tester server at {config.url}"):
+        return retry_call(backoff, lambda: _post(config.url + RESULTS, body, token))
 
 
 def _post(url: str, body: bytes, token: str | None) -> str:

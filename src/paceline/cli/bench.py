@@ -15,10 +15,11 @@ from rich.status import Status
 from typing_extensions import Annotated
 
 from paceline.bench.baseline import compare
-from paceline.bench.bench_plan import BenchPlan, load_bench_plan
+from paceline.bench.bench_plan import BenchPlan, MlperfLog, load_bench_plan
 from paceline.bench.bench_run import RunListeners, new_directory, options_of, run_benchmark
+from paceline.bench.examples import copy_example, find_description
 from paceline.bench.history import best_result, latest_result, pin_result, pinned_names, pinned_result, save_result
-from paceline.bench.mllog import mllog_of
+from paceline.bench.mllog import mllog_of, unknown_settings
 from paceline.bench.progress import BenchOptions, BenchProgress
 from paceline.bench.report.content import result_page
 from paceline.bench.result import BenchResult, encode, read_result
@@ -66,7 +67,9 @@ ResultDirectory = Annotated[str, typer.Argument(metavar="RESULT_DIR", help="Dire
 def run(
     description: Annotated[
         Optional[Path],
-        typer.Argument(metavar="[BENCH.YAML]", help="Benchmark to run.  [default: the reference GPT-2]"),
+        typer.Argument(
+            metavar="[BENCH.YAML]", help="File, or a shipped example: gpt2, resnet50, bert.  [default: gpt2]"
+        ),
     ] = None,
     backend: BackendOption = None,
     repeat: Annotated[
@@ -130,6 +133,21 @@ def resume(
         )
     outputs = _Outputs(json_file, markdown_file, html_file, resolve_language(lang))
     _run(plan, directory, _Comparisons.read(plan, options), outputs, progress, logs=logs)
+
+
+@bench.command()
+def example(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="gpt2, resnet50 or bert.")],
+    directory: Annotated[
+        Optional[Path], typer.Argument(metavar="[DIR]", help="New directory.  [default: NAME]")
+    ] = None,
+) -> None:
+    """Copy a shipped benchmark, to change it: bench.yaml, its real sizes in bench-full.yaml, and its train.py.
+
+    Example:  paceline bench example resnet50 my-resnet
+    """
+    for path in copy_example(name, directory or Path(name)):
+        typer.echo(path)
 
 
 @bench.command()
@@ -211,11 +229,25 @@ def _write_reports(plan: BenchPlan, place: Path, result: BenchResult, outputs: _
     page = result_page(result, outputs.language)
     atomic_write_text(place / "result.json", encode(result))
     atomic_write_text(place / "report.md", to_markdown(page))
-    atomic_write_text(place / "report.html", to_html(page))
-    for number, log in enumerate(mllog_of(result, plan.mllog) if plan.mllog else ()):
-        atomic_write_text(place / "mllog" / f"result_{number}.txt", log)
+    try:
+        atomic_write_text(place / "report.html", to_html(page))
+    except PacelineError as error:
+        _print_progress(f"report.html is not written: {error} ({error.hint}); report.md has the same tables")
+    if plan.mllog is not None:
+        _write_mllog(result, plan.mllog, place / "mllog")
     write(outputs.json_file, encode(result))
     show(page, outputs.markdown_file, outputs.html_file, silent=outputs.json_file == STDOUT)
+
+
+def _write_mllog(result: BenchResult, submission: MlperfLog, place: Path) -> None:
+    if unknown := unknown_settings(result, submission):
+        names = ", ".join(unknown)
+        _print_progress(
+            f"MLPerf's log is not written: {names} unknown; add to mllog: or to the workload's workload.json"
+        )
+        return
+    for number, log in enumerate(mllog_of(result, submission)):
+        atomic_write_text(place / f"result_{number}.txt", log)
 
 
 @bench.command()
@@ -259,17 +291,13 @@ bench.command("tester")(tester_server)
 def _plan(description: Path | None, backend: str | None, repeat: int | None) -> BenchPlan:
     """A wrong description is exit code 1, as documented: nothing was started."""
     try:
-        plan = load_bench_plan(description or _reference_benchmark())
+        plan = load_bench_plan(find_description(description))
         if backend is not None:
             check_backend_name(backend)
             plan = msgspec.structs.replace(plan, job=msgspec.structs.replace(plan.job, backend=backend))
     except PacelineError as error:
         raise StartError(str(error), hint=error.hint) from error
     return msgspec.structs.replace(plan, repeat=repeat) if repeat else plan
-
-
-def _reference_benchmark() -> Path:
-    return Path(__file__).parents[1] / "bench" / "examples" / "gpt2" / "bench.yaml"
 
 
 def _baseline(plan: BenchPlan, asked: str | None, store: Path | None) -> tuple[str, BenchResult] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -94,6 +94,19 @@ class LogPiece(msgspec.Struct, frozen=True):
     text: str
 
 
+class WorkerUtilisation(msgspec.Struct, frozen=True):
+    """What a service measured of one node: mean use of its cores, memory and cards while the job ran, 0 to 1."""
+
+    name: str
+    """worker-0, worker-1, …"""
+    cpu: float | None = None
+    memory: float | None = None
+    cards: float | None = None
+    card_memory: float | None = None
+    samples: int = 0
+    """Of the use of the cards, or of the cores where it has none."""
+
+
 class JobOutcome(msgspec.Struct, frozen=True, tag="paceline.job-outcome/1", tag_field="schema"):
     """How a job ended; one schema for every backend."""
 
@@ -105,6 +118,8 @@ class JobOutcome(msgspec.Struct, frozen=True, tag="paceline.job-outcome/1", tag_
     logs: tuple[str, ...]
     outputs: dict[str, str]
     warnings: tuple[str, ...] = ()
+    utilisation: tuple[WorkerUtilisation, ...] = ()
+    """Empty where the backend measures nothing."""
 
     @property
     def succeeded(self) -> bool:
@@ -143,4 +158,13 @@ class JobBackend(Protocol):
 
     def fetch_outputs(self, handle: JobHandle, target: Path, rule: FileFilter = everything) -> Path:
         """Download all outputs (that match the rule) to `target`/<name of the output>; raises when there are none."""
+        ...
+
+
+@runtime_checkable
+class UtilisationSource(Protocol):
+    """A backend whose service measures how the nodes are used; others lack the method."""
+
+    def utilisation(self, handle: JobHandle) -> tuple[WorkerUtilisation, ...]:
+        """Of every node that the service knows something of."""
         ...

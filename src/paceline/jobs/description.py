@@ -74,6 +74,10 @@ class ModelArtsSettings(YamlMapping, frozen=True):
     """How often the platform restarts a job that failed because of a fault."""
     hang_restart: bool = False
     """Also a job that hangs."""
+    restart_always: bool = False
+    """After any failure, not only after faults of the platform."""
+    retention: bool | None = None
+    """Whether ModelArts may delete the job's record when it has aged; None: what the account is set to."""
     notification: Notification | None = None
 
 

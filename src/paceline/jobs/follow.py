@@ -9,7 +9,15 @@ from pathlib import Path
 import msgspec
 
 from paceline.core.atomic_write import atomic_write_text
-from paceline.jobs.backend import JobBackend, JobHandle, JobOutcome, JobStatus, LogPiece
+from paceline.jobs.backend import (
+    JobBackend,
+    JobHandle,
+    JobOutcome,
+    JobStatus,
+    LogPiece,
+    UtilisationSource,
+    WorkerUtilisation,
+)
 from paceline.jobs.backends import backend_for
 from paceline.jobs.job_registry import save_record
 from paceline.jobs.log_tail import worker_logs
@@ -46,7 +54,8 @@ def wait(
             last = status
         follower.logs(last=status.finished)
         if status.finished:
-            return _outcome(handle, status, follower.warnings)
+            utilisation = follower.utilisation()
+            return _outcome(handle, status, follower.warnings, utilisation)
         time.sleep(every)
 
 
@@ -87,6 +96,16 @@ class _Follower:
                 self.warnings.append(f"the last logs could not be fetched: {error}")
             self._report(_with_hint(error))
 
+    def utilisation(self) -> tuple[WorkerUtilisation, ...]:
+        """What the service measured; a job without these numbers is complete."""
+        if not isinstance(self._backend, UtilisationSource):
+            return ()
+        try:
+            return self._backend.utilisation(self._handle)
+        except StorageError as error:
+            self.warnings.append(f"how the nodes were used is not known: {error}")
+            return ()
+
     def _report(self, text: str) -> None:
         if self._on_trouble:
             self._on_trouble(text)
@@ -96,7 +115,9 @@ def _with_hint(error: StorageError) -> str:
     return f"{error} ({error.hint})" if error.hint else str(error)
 
 
-def _outcome(handle: JobHandle, status: JobStatus, warnings: list[str]) -> JobOutcome:
+def _outcome(
+    handle: JobHandle, status: JobStatus, warnings: list[str], utilisation: tuple[WorkerUtilisation, ...]
+) -> JobOutcome:
     outcome = JobOutcome(
         id=handle.id,
         name=handle.name,
@@ -106,6 +127,7 @@ def _outcome(handle: JobHandle, status: JobStatus, warnings: list[str]) -> JobOu
         logs=tuple(str(path) for _, path in worker_logs(handle)),
         outputs=handle.outputs,
         warnings=(*handle.warnings, *warnings),
+        utilisation=utilisation,
     )
     text = msgspec.json.format(msgspec.json.encode(outcome), indent=1).decode()
     atomic_write_text(Path(handle.directory) / "outcome.json", text + "\n")

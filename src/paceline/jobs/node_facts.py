@@ -29,6 +29,7 @@ _PREFIXES = (
     "VC_",
     "GLOG_",
     "SLURM_JOB_",
+    "SLURM_TOPOLOGY_",
 )
 _SECRET = re.compile(r"KEY|SECRET|TOKEN|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
 _MOST = 200
@@ -100,6 +101,7 @@ def _ascend() -> dict[str, object]:
         "driver": _version(_read("/usr/local/Ascend/driver/version.info")),
         "firmware": _version(_read("/usr/local/Ascend/firmware/version.info")),
         "toolkit": "CANN " + _version(_read(home + "/version.cfg")) if _read(home + "/version.cfg") else None,
+        "topology": card_links(_run("npu-smi", "info", "-t", "topo")),
     }
 
 
@@ -115,7 +117,23 @@ def _nvidia() -> dict[str, object]:
         "driver": rows[0][1],
         "firmware": rows[0][2],
         "toolkit": "CUDA " + cuda.group(1) if cuda else None,
+        "topology": card_links(_run("nvidia-smi", "topo", "-m")),
     }
+
+
+def card_links(matrix: str) -> dict[str, int]:
+    """How cards are connected: kind of link → number of pairs, from the matrix that npu-smi and nvidia-smi print.
+
+    >>> card_links("      GPU0  GPU1  CPU Affinity\\nGPU0   X    NV12  0-31\\nGPU1  NV12   X    0-31")
+    {'NV12': 1}
+    """
+    rows = [line.split() for line in re.sub(r"\x1b\[[\d;]*m", "", matrix).splitlines()]
+    cards = [row for row in rows if row and re.match(r"[GN]PU\d+$", row[0]) and "X" in row]
+    found = {}  # type: dict[str, int]
+    for number, row in enumerate(cards):
+        for kind in row[number + 2 : len(cards) + 1]:
+            found[kind] = found.get(kind, 0) + 1
+    return found
 
 
 def _version(text: str) -> str:

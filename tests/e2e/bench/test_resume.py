@@ -24,6 +24,7 @@ from e2e.jobs.conftest import (
     slurm_cluster,
     standin_server,
 )
+from paceline.bench.history import load_history
 from paceline.bench.progress import BenchProgress
 from paceline.bench.result import read_result
 from support.bench.result_trees import paceline, read_json
@@ -125,6 +126,7 @@ def test_a_changed_description_is_not_resumed(tmp_path: Path) -> None:
     assert paceline("bench", "run", bench, "--repeat", 1, "--out", tmp_path / "out", cwd=tmp_path).returncode == 0
     again = paceline("bench", "resume", tmp_path / "out", cwd=tmp_path)
     assert again.returncode == 0 and "run 1 of 1: kept" in again.stderr
+    assert len(load_history(name="toy").results) == 1, "the same result is in the history once"
     assert json.loads((tmp_path / "out" / "progress.json").read_text())["schema"] == "paceline.bench-progress/1"
     bench.write_text(bench.read_text() + "accuracy: false\n")
     refused = paceline("bench", "resume", tmp_path / "out", cwd=tmp_path)

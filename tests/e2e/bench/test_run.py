@@ -59,8 +59,8 @@ def test_sizes_and_repetitions_give_one_result(described: Path) -> None:
     assert said["schema"] == "paceline.bench/1" and said.keys() >= DOCUMENTED
     result = read_result(described / "out" / "result.json")
     assert [each.ranks for each in result.measurements] == [1, 2]
-    assert [each.throughput.mean for each in result.measurements] == [100.0, 170.0]
-    assert [each.efficiency for each in result.measurements] == [1.0, 0.85]
+    assert [each.throughput.mean for each in result.measurements] == [100.0, 150.0]
+    assert [each.efficiency for each in result.measurements] == [1.0, 0.75]
     assert [(each.kind, each.name, each.runs) for each in result.largest.outliers] == [("rank", "1", 2)]
     assert result.accuracy == 0.5 and result.average_power is None and result.energy_consumption is None
     assert result.dataload_start_time == "2026-11-17T02:00:00+00:00"
@@ -68,11 +68,11 @@ def test_sizes_and_repetitions_give_one_result(described: Path) -> None:
     assert result.total_start_time <= result.proc_start_time <= result.proc_end_time <= (result.total_end_time or "")
     assert "2020-01-30" not in json.dumps(said)
     assert result.provenance.config_sha256 and result.provenance.cores
-    assert "rank 1: 70.0 samples/s, its peers 100.0 (-30.0 %)" in done.stdout
-    assert "170.0 ± 0 samples/s (95 %, 2 runs) on 2 rank(s)" in done.stdout
-    assert "scaling efficiency 85.0 ± 0.0 %" in done.stdout
+    assert "rank 1: 50.0 samples/s, its peers 100.0 (-50.0 %)" in done.stdout
+    assert "150.0 ± 0 samples/s (95 %, 2 runs) on 2 rank(s)" in done.stdout
+    assert "scaling efficiency 75.0 ± 0.0 %" in done.stdout
     for name in ("report.md", "report.html"):
-        assert "85.0" in (described / "out" / name).read_text()
+        assert "75.0" in (described / "out" / name).read_text()
 
 
 def test_nodes_that_train_alone_are_averaged_and_repetition_and_backend_can_be_chosen(described: Path) -> None:

@@ -50,6 +50,10 @@ def test_a_job_runs_with_its_code_inputs_and_outputs_in_the_bucket(
     outcome = wait(handle, on_log=hear, interval=0.05)
     assert outcome.succeeded and modelarts.refused == []
     assert [worker.exit_code for worker in outcome.status.workers] == [0, 0]
+    assert [(each.name, each.cards, each.cpu) for each in outcome.utilisation] == [
+        ("worker-0", 0.5, 0.5),
+        ("worker-1", 0.7, 0.5),
+    ]
     names = [f"modelarts-job-{handle.remote_id}-worker-{number}.log" for number in (0, 1)]
     assert [Path(log).name for log in outcome.logs] == names
     first = (handle.logs / names[0]).read_text()

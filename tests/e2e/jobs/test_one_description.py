@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from paceline.jobs import JobOutcome, load_job, submit, wait
-from support.jobs.images import TORCH_IMAGE
+from support.jobs.images import MINDSPORE_3_9, TORCH_IMAGE
 from support.jobs.slurm_cluster import SlurmCluster
 from support.jobs.standin import StandIn
 from support.jobs.workloads import documented_code, documented_job, in_the_cloud, write_job
@@ -68,6 +68,7 @@ def test_the_documented_job_runs_verbatim_but_for_names(
         "submitted",
         "logs",
         "outputs",
+        "utilisation",
         "warnings",
     }
     assert "step" in Path(outcome.logs[0]).read_text() and outcome.status.started and outcome.status.ended
@@ -96,6 +97,29 @@ def test_two_slurm_nodes_train_together(tmp_path: Path, slurm: SlurmCluster) -> 
     ]
     results = tmp_path / "job8" / "output" / "train_url"
     assert {path.name for path in results.glob("*.json")} >= {"throughput_0.json", "throughput_1.json", "ranksize.json"}
+
+
+@pytest.mark.timeout(600)
+def test_the_documented_job_runs_in_an_image_with_python_3_9(
+    tmp_path: Path, s3: S3Server, bucket: str, modelarts: StandIn
+) -> None:
+    """With MindSpore, which has packages for Python 3.9, on one card; else verbatim but for names."""
+    if not (MINDSPORE_3_9 / "bin" / "python").exists():
+        pytest.skip("no MindSpore for Python 3.9 here (make venv-mindspore-3.9)")
+    s3.client().putContent(bucket, "gpt2/data/book.txt", content="The slowest rider sets the pace. " * 70)
+    described = in_bucket(documented_job(cloud=True), bucket)
+    described |= {"ranks": 1, "flavor": "modelarts.kat1.xlarge", "framework": "mindspore"}
+    described["engine"]["version"] = "mindspore_2.3.0-cann_8.0.rc1-py_3.9-euler_2.10.7-x86_64"
+    described["hyperparameters"] |= {"framework": "mindspore", "use_parallel": False}
+    job = write_job(tmp_path, code=documented_code(), **described)
+    done = paceline(
+        "job", "submit", job, "--into", tmp_path / "job39", "--every", 0.2, env=dict(os.environ), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    log = next((tmp_path / "job39" / "log").glob("*worker-0.log")).read_text()
+    assert "paceline agent: installed: paceline-" in log and "step" in log
+    results = tmp_path / "job39" / "output" / "train_url"
+    assert float((results / "throughput_0.json").read_text()) > 0 and (results / "ranksize.json").read_text() == "1\n"
 
 
 AGENT = """

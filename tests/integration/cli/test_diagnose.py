@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.output.html_report import STATIC
+from paceline.output.one_file_page import STATIC
 from paceline.simulate import ClusterSpec, simulate
 
 Diagnose = Callable[..., subprocess.CompletedProcess[str]]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import paceline.output.html_report
+import paceline.output.one_file_page
 from paceline.cli.main import application
 from paceline.core.errors import PacelineError, UsageError
 from paceline.output.msadvisor import dominant_transport
@@ -47,7 +47,7 @@ def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Door:
     static.mkdir()
     (static / "report.js").write_text("'page'")
     (static / "report.css").write_text("")
-    monkeypatch.setattr(paceline.output.html_report, "STATIC", static)
+    monkeypatch.setattr(paceline.output.one_file_page, "STATIC", static)
     options = ("--lang", "en", "--workers", "1", "--store", str(tmp_path / "store"))
     return lambda *words: CliRunner().invoke(application(), ["msadvisor", *map(str, words), *options])
 
@@ -135,7 +135,7 @@ def test_a_rank_without_a_step_trace_does_not_stop_the_others(data: Path, door: 
 def test_without_the_page_the_json_is_written_and_the_error_is_clear(
     data: Path, door: Door, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(paceline.output.html_report, "STATIC", tmp_path / "nowhere")
+    monkeypatch.setattr(paceline.output.one_file_page, "STATIC", tmp_path / "nowhere")
     done = door("--rank_size=4", f"--data={data}")
     assert done.exit_code != 0
     assert isinstance(done.exception, PacelineError) and "not built" in str(done.exception)

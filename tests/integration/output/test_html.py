@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from paceline.core.errors import PacelineError
-from paceline.output import html_report
+from paceline.output import one_file_page
 from paceline.output.html_report import render_html, write_html
 from paceline.output.masking import HostMask, mask_hosts
 from paceline.output.report_data import ReportData
@@ -81,7 +81,7 @@ def test_masking_an_address_leaves_longer_addresses_and_numbers_alone() -> None:
 
 
 def test_a_missing_build_names_the_command(report: ReportData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html_report, "STATIC", tmp_path)
+    monkeypatch.setattr(one_file_page, "STATIC", tmp_path)
     with pytest.raises(PacelineError, match="not built") as caught:
         write_html(report, tmp_path / "report.html")
     assert "make ui" in str(caught.value.hint)

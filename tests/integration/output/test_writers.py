@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from paceline.cli.main import application
 from paceline.core.errors import PacelineError, UsageError
 from paceline.core.plugins import our_plugins
-from paceline.output.html_report import STATIC
+from paceline.output.one_file_page import STATIC
 from paceline.output.writer import ENTRY_POINTS, ExportOptions, find_writer
 from paceline.run.run import Run
 from support.installed import install_package

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -128,3 +130,8 @@ def read_json(path: Path) -> dict[str, object]:
     found = json.loads(path.read_text())
     assert isinstance(found, dict)
     return found
+
+
+def charts_of(page: str) -> list[dict[str, Any]]:
+    """What the page's script draws."""
+    return [json.loads(data) for data in re.findall(r'<script type="application/json">(.*?)</script>', page)]

@@ -95,7 +95,7 @@ class CloudJob:
         self.directory.mkdir(parents=True)
         try:
             homes = [self._home(task) for task in self.tasks]
-            self.phase, self.started = "Running", time.time()
+            self.phase, self.started = "Terminating" if self._stopping.is_set() else "Running", time.time()
             self._say("Normal", "Training job started")
             for number, home in enumerate(homes):
                 self._boot(number, home)
@@ -120,7 +120,8 @@ class CloudJob:
     def _boot(self, number: int, home: Path) -> None:
         algorithm, cards = self.body["algorithm"], self._cards()
         code = home / "user-job-dir" / algorithm["code_dir"].rstrip("/").rpartition("/")[2]
-        boot = code / algorithm["boot_file"].removeprefix(algorithm["code_dir"])
+        own = algorithm.get("command", "")  # a custom image's; the boot file is not sent then
+        boot = code / algorithm.get("boot_file", "command").removeprefix(algorithm["code_dir"])
         words = [f"--{each['name']}={home / 'inputs' / each['name']}_0" for each in algorithm.get("inputs", ())]
         words += [
             f"--{each['name']}={self.directory / 'outputs' / each['name']}" for each in algorithm.get("outputs", ())
@@ -148,7 +149,8 @@ class CloudJob:
         with self.log(self.tasks[number]).open("ab") as log:
             for card in range(cards):
                 ranks = {"RANK_ID": str(number * cards + card), "DEVICE_ID": str(card), "PYTHONUNBUFFERED": "1"}
-                command = ["bash", "-c", script, "boot", str(boot.parent), str(python), str(boot), *words]
+                started = ["bash", "-c", f'{own} "$@"', "command"] if own else [str(python), str(boot)]
+                command = ["bash", "-c", script, "boot", str(boot.parent), *started, *words]
                 self._processes.append(
                     subprocess.Popen(
                         command,
@@ -168,7 +170,7 @@ class CloudJob:
                 codes = [process.poll() for process in self._processes[number * cards : (number + 1) * cards]]
                 if task not in self.codes and None not in codes:
                     self.codes[task] = next((code for code in codes if code), 0)
-                if any(codes):
+                if any(codes) or self._stopping.is_set():  # it may have been stopped before its processes began
                     self._kill(signal.SIGTERM)  # the others would wait for it for ever
             time.sleep(0.05)
 

@@ -1,6 +1,7 @@
 """The Python of a framework image: of the version in the engine's name, with pip, without Paceline or anything it needs.
 
-An image whose engine is pytorch and whose Python is ours also has torch and NumPy, linked from this environment.
+An image whose engine is pytorch and whose Python is ours also has torch and NumPy, linked from this environment; one with
+mindspore and Python 3.9 has those of `make venv-mindspore-3.9`, where somebody made it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from support.old_pythons import interpreter
 OURS = "{}.{}".format(*sys.version_info[:2])
 TORCH_IMAGE = f"pytorch_2.13.0-cann_8.0.rc1-py_{OURS}-euler_2.10.7-x86_64"
 """Offered by the stand-in: with torch and without Paceline."""
+MINDSPORE_3_9 = Path(__file__).parents[3] / ".venv-mindspore-3.9"
+"""What an image with MindSpore and Python 3.9 has (make venv-mindspore-3.9); without it that image has pip alone."""
 _VERSION = re.compile(r"py_(\d+\.\d+)")
 
 
@@ -32,7 +35,17 @@ def image_python(engine: str, directory: Path) -> Path:
     if engine.startswith("pytorch") and wanted == OURS:
         for item in _top_level("torch") | _top_level("numpy"):
             (site / item.name).symlink_to(item)
+    if engine.startswith("mindspore") and wanted == "3.9":
+        for item in _mindspore_3_9():
+            (site / item.name).symlink_to(item)
     return directory / "bin" / "python"
+
+
+def _mindspore_3_9() -> Iterator[Path]:
+    """MindSpore and what it needs, without what venv itself puts there."""
+    for item in sorted(MINDSPORE_3_9.glob("lib/python3.9/site-packages/*")):
+        if not item.name.startswith(("pip", "setuptools", "_distutils", "distutils", "pkg_resources", "__pycache__")):
+            yield item
 
 
 def _pip_of(base: Path) -> Iterator[Path]:

@@ -156,7 +156,9 @@ class StandIn:
             lines = job.log(task[0]).read_text().splitlines(True)[-int(query.get("lines", ["50"])[0]) :]
             return 200, {"start_line": "0", "end_line": str(len(lines)), "lines": len(lines), "content": "".join(lines)}
         if task and rest == f"/metrics/{task[0]}":
-            return 200, {"metrics": [{"metric": "cpuUsage", "value": [50.0, -1.0]}]}
+            used = 40.0 + 20.0 * int(task[0].removeprefix("worker-"))
+            found = {"cpuUsage": [50.0, -1.0], "npuUtil": [used, used + 20.0, -1.0], "npuMemUsage": [80.0]}
+            return 200, {"metrics": [{"metric": name, "value": values} for name, values in found.items()]}
         return 400, {"error_msg": f"unknown request {method} {rest}", "error_code": "ModelArts.0104"}
 
     def _log(self, path: Path) -> tuple[int, Any]:

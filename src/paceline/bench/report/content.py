@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from statistics import fmean
 
+from paceline.bench.report.nodes import cards_section, nodes_section
 from paceline.bench.result import BenchResult, Measurement, interval_of
 from paceline.bench.scaling import if_fixed
 from paceline.bench.stragglers import stragglers
 from paceline.core.i18n import Language, text
-from paceline.output.page.charts import ChartPoint, bar_chart, line_chart
+from paceline.output.page.charts import ChartPoint, PageChart, line_chart
 from paceline.output.page.page import (
     PageSection,
     PageTable,
@@ -21,7 +21,6 @@ from paceline.output.page.page import (
     without_empty_columns,
 )
 
-_MOST_CARDS = 64
 _SHOWN_FINDINGS = 3
 _SIZE_COLUMNS = (
     "ranks",
@@ -38,16 +37,6 @@ _SIZE_COLUMNS = (
     "accuracy",
     "time_to_quality",
 )
-_NODE_COLUMNS = (
-    "nodes",
-    "node_host",
-    "node_cards",
-    "node_driver",
-    "node_toolkit",
-    "node_frameworks",
-    "node_cores",
-    "node_throughput",
-)
 _BASELINE_COLUMNS = ("metric", "before", "after", "change", "noise", "verdict")
 
 
@@ -59,8 +48,8 @@ def result_page(result: BenchResult, language: Language) -> ReportPage:
         _losses,
         _baseline,
         _diagnosis,
-        _nodes,
-        _cards,
+        nodes_section,
+        cards_section,
         _energy,
         _times,
         _provenance,
@@ -105,11 +94,16 @@ def _verdict(result: BenchResult, language: Language) -> list[str]:
     if result.verdict == "PASS":
         return [text("bench.verdict_pass", language)]
     failed = [
-        f"{each.metric} {format_number(each.value)} {'<' if each.relation == '>=' else '>'} {format_number(each.limit)}"
+        f"{each.metric} {_metric(each.value)} {'<' if each.relation == '>=' else '>'} {_metric(each.limit)}"
         for each in result.expectations
         if not each.passed
     ]
     return [text("bench.verdict_fail", language, what=", ".join(failed) or result.result)]
+
+
+def _metric(value: float | None) -> str:
+    """A count of stragglers, or a limit somebody wrote, has no digits after the point."""
+    return f"{value:,.0f}" if value is not None and value.is_integer() else format_number(value)
 
 
 def _throughput(result: BenchResult, language: Language) -> str:
@@ -128,7 +122,7 @@ def _score(result: BenchResult, language: Language) -> PageSection:
     rows = tuple(_size_row(each, language) for each in result.measurements)
     table = without_empty_columns(PageTable(_texts(_SIZE_COLUMNS, language), rows, frozenset()))
     sentences = [text(method, language, n=len(result.largest.repetitions))]
-    chart = ""
+    chart = None
     if len(result.measurements) > 1:
         sentences.append(text(f"bench.scaling_{result.largest.scaling}", language))
         chart = _scaling_chart(result.measurements, language)
@@ -142,18 +136,20 @@ def _expectations(result: BenchResult, language: Language) -> PageSection | None
     for each in result.expectations:
         verdict = text("bench.yes" if each.passed else "bench.no", language)
         shown = verdict if each.sure else text("bench.unsure", language, verdict=verdict)
-        rows.append((each.metric, f"{each.relation} {format_number(each.limit)}", format_number(each.value), shown))
+        rows.append((each.metric, f"{each.relation} {_metric(each.limit)}", _metric(each.value), shown))
     heads = _texts(("metric", "limit", "measured_value", "passed"), language)
     return PageSection(text("bench.expectations", language), (), PageTable(heads, tuple(rows), frozenset({0, 3})))
 
 
-def _scaling_chart(sizes: Sequence[Measurement], language: Language) -> str:
+def _scaling_chart(sizes: Sequence[Measurement], language: Language) -> PageChart:
     return line_chart(
-        [(size.ranks, size.throughput.mean) for size in sizes],
+        [
+            ChartPoint(str(size.ranks), size.throughput.mean, interval_of(size.throughput), count=size.ranks)
+            for size in sizes
+        ],
         title=text("bench.scaling_chart", language),
         line=text("bench.measured", language),
         ideal=text("bench.ideal", language),
-        intervals=[interval_of(size.throughput) for size in sizes],
         axes=(text("bench.axis_ranks", language), text("bench.axis_throughput", language)),
     )
 
@@ -248,61 +244,6 @@ def _findings(size: Measurement, language: Language) -> Iterator[str]:
         title = zh[place] if language == "zh" and place < len(zh) else finding.title
         yield prefix + if_fixed(title, finding.gain, language)
     yield prefix + text("bench.profile_at", language, path=size.profile.source)
-
-
-def _nodes(result: BenchResult, language: Language) -> PageSection | None:
-    """Every node as it reported itself, with what it achieved."""
-    known = result.provenance.nodes
-    if not any(node.host for node in known):
-        return None
-    repetitions = result.largest.repetitions
-    rows = []
-    for number, node in enumerate(known):
-        achieved = [sum(each.cards[number]) for each in repetitions if len(each.cards) == len(known)]
-        rows.append(
-            (
-                str(number),
-                node.host or "–",
-                f"{node.cards} × {node.card}" if node.cards else "–",
-                ", ".join(each for each in (node.driver, node.firmware) if each) or "–",
-                node.toolkit or "–",
-                ", ".join(f"{name} {version}" for name, version in node.frameworks.items()) or "–",
-                str(node.cores or "–"),
-                format_number(fmean(achieved) if achieved else None),
-            )
-        )
-    table = without_empty_columns(
-        PageTable(_texts(_NODE_COLUMNS, language), tuple(rows), frozenset({0, 1, 2, 3, 4, 5}))
-    )
-    return PageSection(text("bench.nodes_section", language), (), table, detail=len(known) < 2)
-
-
-def _cards(result: BenchResult, language: Language) -> PageSection | None:
-    """All of them where they are few, else the slowest."""
-    size = result.largest
-    means = _card_means(size)
-    if len(means) < 2:
-        return None
-    caption = text("bench.cards_chart", language)
-    if len(means) > _MOST_CARDS:
-        caption = text("bench.cards_slowest", language, n=_MOST_CARDS, all=len(means))
-        means = sorted(means, key=lambda card: card[1])[:_MOST_CARDS]
-    slow = {each.name.replace("node ", "").replace(" card ", "/") for each in size.outliers if each.kind == "rank"}
-    rows = tuple((name, format_number(value)) for name, value in means)
-    table = PageTable((text("bench.card", language), text("bench.throughput", language)), rows)
-    axes = (text("bench.card", language), text("bench.axis_throughput", language))
-    chart = bar_chart([ChartPoint(name, value) for name, value in means], slow, caption, axes)
-    return PageSection(text("bench.cards", language), (caption,), table, chart, detail=True)
-
-
-def _card_means(size: Measurement) -> list[tuple[str, float]]:
-    """Name (node/card, or rank) and throughput, mean over the repetitions."""
-    nodes = size.repetitions[0].cards
-    return [
-        (f"{n}/{c}" if len(nodes) > 1 else str(c), fmean(each.cards[n][c] for each in size.repetitions))
-        for n, cards in enumerate(nodes)
-        for c in range(len(cards))
-    ]
 
 
 def _energy(result: BenchResult, language: Language) -> PageSection:

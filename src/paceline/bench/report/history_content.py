@@ -8,7 +8,7 @@ from paceline.bench.history import accepted
 from paceline.bench.report.content import efficiency_text
 from paceline.bench.result import BenchResult
 from paceline.core.i18n import Language, text
-from paceline.output.page.charts import ChartPoint, trend_chart
+from paceline.output.page.charts import ChartPoint, PageChart, trend_chart
 from paceline.output.page.page import (
     PageSection,
     PageTable,
@@ -39,7 +39,7 @@ def history_page(results: Sequence[BenchResult], language: Language) -> ReportPa
     for result in results:
         series.setdefault((result.name, result.backend, result.largest.ranks), []).append(result)
     sections = tuple(_series(name, ranks, runs, language) for (name, _, ranks), runs in series.items())
-    count = f"{len(results)} {text('bench.runs', language)}" if results else text("bench.empty", language)
+    count = text("bench.history_count", language, n=len(results)) if results else text("bench.empty", language)
     return ReportPage(text("bench.history", language), count, sections, language)
 
 
@@ -50,16 +50,16 @@ def _series(name: str, ranks: int, results: Sequence[BenchResult], language: Lan
         _row(result, before, language, regressed=place in worse)
         for place, (result, before) in enumerate(zip(results, (None, *results[:-1]), strict=True))
     )
-    trend = text("bench.trend", language, name=name, n=len(results))
+    trend = text("bench.trend" if len(results) > 1 else "bench.trend_one", language, name=name, n=len(results))
     title = f"{trend} · {results[0].backend} · {text('bench.size', language, n=ranks)}"
     heads = tuple(text(f"bench.{head}", language) for head in _HEADS)
     table = without_empty_columns(PageTable(heads, rows, frozenset({0, 1, 9, 10, 11})))
     sentences = (text("bench.regressions", language, n=len(worse), all=len(results)),) if worse else ()
-    chart = _trend_chart(results, title, worse, language) if len(results) > 1 else ""
+    chart = _trend_chart(results, title, worse, language) if len(results) > 1 else None
     return PageSection(title, sentences, table, chart)
 
 
-def _trend_chart(results: Sequence[BenchResult], title: str, worse: frozenset[int], language: Language) -> str:
+def _trend_chart(results: Sequence[BenchResult], title: str, worse: frozenset[int], language: Language) -> PageChart:
     """Throughput of one benchmark's runs in their order; labels are month, day and time (UTC)."""
     points = []
     for result in results:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.core.errors import PacelineError, UsageError
-from paceline.jobs.backend import JobHandle, JobPhase, JobStatus, LogPiece, WorkerStatus
+from paceline.jobs.backend import JobHandle, JobPhase, JobStatus, LogPiece, WorkerStatus, WorkerUtilisation
 from paceline.jobs.description import JobDescription
 from paceline.jobs.job_plan import output_locations
 from paceline.jobs.job_registry import save_record
@@ -19,6 +19,7 @@ from paceline.jobs.modelarts.logs import fetch_complete_logs, sync_worker_logs
 from paceline.jobs.modelarts.offers import as_offered
 from paceline.jobs.modelarts.request import create_request
 from paceline.jobs.modelarts.upload import upload_code
+from paceline.jobs.modelarts.utilisation import worker_utilisation
 from paceline.jobs.outputs import fetch_outputs
 from paceline.storage.file_selection import FileFilter, everything
 from paceline.storage.store_errors import DeniedError, MissingError, StorageError, TransientError
@@ -103,6 +104,11 @@ class ModelArtsBackend:
             if last:
                 fetch_complete_logs(handle, tasks)
         return self._tail.new(handle)
+
+    def utilisation(self, handle: JobHandle) -> tuple[WorkerUtilisation, ...]:
+        tasks = self._tasks.get(handle.id) or [f"worker-{number}" for number in range(handle.job.nodes)]
+        found = (worker_utilisation(task, self._client.metrics(handle.remote_id, task)) for task in tasks)
+        return tuple(each for each in found if each is not None)
 
     def stop(self, handle: JobHandle) -> None:
         job = self._client.get(handle.remote_id)

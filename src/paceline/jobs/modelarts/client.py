@@ -131,6 +131,14 @@ class TrainingJobClient:
         content = (answer.content or "").encode()
         return LogPreview(content, answer.full_size if answer.full_size is not None else len(content))
 
+    def metrics(self, number: str, task: str) -> dict[str, list[float]]:
+        """Name → values in percent, one per minute, as ModelArts' console plots them."""
+        from huaweicloudsdkmodelarts.v1 import ShowTrainingJobMetricsRequest as Request
+
+        request = Request(training_job_id=number, task_id=task)
+        answer = self._request(lambda client: client.show_training_job_metrics(request))
+        return {each.metric: [float(value) for value in each.value or ()] for each in answer.metrics or ()}
+
     def events(self, number: str) -> list[str]:
         """Newest first, as the console shows them."""
         from huaweicloudsdkmodelarts.v1 import ListTrainingJobEventsRequest as Request

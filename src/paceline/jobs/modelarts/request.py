@@ -82,6 +82,7 @@ def _spec(job: JobDescription, log_url: str) -> Any:
         LogExportPath,
         Nfs,
         Notification,
+        RetentionPolicy,
         SchedulePolicy,
         Spec,
         SpecResource,
@@ -93,13 +94,14 @@ def _spec(job: JobDescription, log_url: str) -> Any:
         SpecVolumes(nfs=Nfs(nfs_server_path=each.server, local_path=each.path, read_only=each.read_only))
         for each in wanted.mounts
     ]
-    notified = wanted.notification
+    notified, kept = wanted.notification, wanted.retention
     hours = job.modelarts.max_hours
     return Spec(
         resource=SpecResource(flavor_id=job.flavor or None, node_count=job.nodes, pool_id=job.pool_id or None),
         log_export_path=LogExportPath(obs_url=obs_path(log_url)) if log_url else None,
         auto_stop=AutoStop(time_unit="HOURS", duration=hours) if hours else None,
         volumes=mounts or None,
+        retention=None if kept is None else RetentionPolicy(policy="enabled" if kept else "disabled"),
         schedule_policy=SchedulePolicy(priority=wanted.priority) if wanted.priority else None,
         notification=Notification(topic_urn=notified.topic_urn, events=list(notified.events)) if notified else None,
     )
@@ -107,5 +109,9 @@ def _spec(job: JobDescription, log_url: str) -> Any:
 
 def _annotations(wanted: ModelArtsSettings) -> dict[str, str]:
     """The platform restarts jobs by annotations of their metadata."""
-    found = {"fault-tolerance/job-retry-num": str(wanted.restarts)} if wanted.restarts else {}
-    return {**found, "fault-tolerance/hang-retry": "true"} if wanted.hang_restart else found
+    found = {
+        "fault-tolerance/job-retry-num": str(wanted.restarts) if wanted.restarts else "",
+        "fault-tolerance/job-unconditional-retry": "true" if wanted.restart_always else "",
+        "fault-tolerance/hang-retry": "true" if wanted.hang_restart else "",
+    }
+    return {name: value for name, value in found.items() if value}

@@ -1,32 +1,27 @@
-"""Write a report page as one HTML file: no script, no network, everything escaped, light and dark."""
+"""Write a report page as one HTML file: no network, everything escaped, light and dark; the UI's script draws the charts."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from html import escape
 
+import msgspec
+
+from paceline.output.one_file_page import content_policy, json_in_html, ui_bundle
+from paceline.output.page.charts import PageChart
 from paceline.output.page.page import PageSection, PageTable, ReportPage
 
 _STYLE = """
-:root{color-scheme:light dark;--ink:#1c2733;--soft:#5b6b7b;--line:#d9e0e7;--paper:#fff;--blue:#2b6cb0;--red:#c53030;
---grey:#9aa7b4}
-@media(prefers-color-scheme:dark){:root{--ink:#e3e9ef;--soft:#9fb0c0;--line:#2f3b47;--paper:#151b21;--blue:#63a4e0;--red:#f07070;--grey:#6b7a88}}
-body{margin:0 auto;max-width:960px;padding:24px 20px 60px;background:var(--paper);color:var(--ink);
-font:15px/1.5 system-ui,"Noto Sans","Noto Sans CJK SC","PingFang SC","Microsoft YaHei",sans-serif}
-h1{font-size:16px;font-weight:600;color:var(--soft);margin:0}
-.answer{font-size:24px;line-height:1.3;margin:4px 0 28px}
-h2{font-size:15px;margin:30px 0 8px;padding-bottom:4px;border-bottom:1px solid var(--line)}
-p,li{margin:4px 0}ul{padding-left:20px;margin:6px 0}
-.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:8px 0}
-th{color:var(--soft);font-weight:500;white-space:nowrap}
-th,td{padding:3px 14px 3px 0;text-align:right;vertical-align:top}th.t,td.t{text-align:left;overflow-wrap:anywhere}
-tbody tr:hover{background:color-mix(in srgb,var(--blue) 8%,transparent)}
-svg{display:block;width:100%;max-width:720px;height:auto;margin:10px 0}
-.label{font-size:12px;fill:var(--soft)}.grid{stroke:var(--line);fill:none}.line{stroke:var(--blue);fill:none;stroke-width:2}
-.ideal{stroke:var(--grey);fill:none;stroke-width:1.5;stroke-dasharray:5 4}.whisker{stroke:var(--blue);stroke-width:1.5;opacity:.6}
-.dot,.bar{fill:var(--blue)}.culprit{fill:var(--red)}
-footer{margin-top:40px;color:var(--soft);font-size:13px}
+body{margin:0 auto;max-width:960px;padding:24px 20px 60px;background:var(--paper)}
+h1{font-size:16px;font-weight:600;color:var(--ink-soft);margin:0}
+.headline{font-size:24px;line-height:1.3;margin:4px 0 28px;font-weight:400}
+section{margin:0;padding:0}section>h2{font-size:15px;margin:30px 0 8px;padding-bottom:4px;border-bottom:1px solid var(--rule)}
+p,li{margin:4px 0}section>ul{padding-left:20px;margin:6px 0}
+.wide{overflow-x:auto}table{border-collapse:collapse;margin:8px 0}
+th{color:var(--ink-soft);font-weight:500;white-space:nowrap}
+th,td{padding:3px 14px 3px 0;text-align:right;vertical-align:top}th.t,td.t{text-align:left;overflow-wrap:anywhere;min-width:9ch}
+tbody tr:hover{background:var(--tint)}
+.page-chart{max-width:720px;margin:10px 0}
+footer{margin-top:40px;color:var(--ink-soft);font-size:13px}
 """
 _PAGE = """<!doctype html>
 <html lang="{lang}">
@@ -34,29 +29,35 @@ _PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">
 <title>{title} · Paceline</title>
 <style>{style}</style>
 </head>
 <body>
 <h1>{title}</h1>
-<p class="answer">{headline}</p>
+<p class="headline">{headline}</p>
 {sections}
 <footer>Paceline</footer>
+{script}
 </body>
 </html>
 """
 
 
 def to_html(page: ReportPage) -> str:
-    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode("ascii")
+    """Words and tables are there without the script, which is inside the file if it has charts."""
+    has_charts = any(section.chart is not None for section in page.sections)
+    script = ui_bundle("report.js") if has_charts else ""
+    style = ui_bundle("report.css") + _STYLE
     return _PAGE.format(
         lang="zh-CN" if page.language == "zh" else "en",
-        policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
+        policy=content_policy(script, style),
         title=escape(page.title),
-        style=_STYLE,
+        style=style,
         headline=escape(page.headline).replace(" %", "&nbsp;%"),
         sections="\n".join(_section(section) for section in page.sections),
+        script=f"<script>{script}</script>" if script else "",
     )
 
 
@@ -64,7 +65,14 @@ def _section(section: PageSection) -> str:
     kind, around = ("li", "ul") if section.table is None and len(section.sentences) > 1 else ("p", "div")
     sentences = "".join(f"<{kind}>{escape(sentence)}</{kind}>" for sentence in section.sentences)
     table = _table(section.table) if section.table else ""
-    return f"<section><h2>{escape(section.title)}</h2><{around}>{sentences}</{around}>{section.chart}{table}</section>"
+    chart = _chart(section.chart) if section.chart else ""
+    return f"<section><h2>{escape(section.title)}</h2><{around}>{sentences}</{around}>{chart}{table}</section>"
+
+
+def _chart(chart: PageChart) -> str:
+    """Its data; the script puts the drawing beside it. The table of the section has the same numbers."""
+    data = json_in_html(msgspec.json.encode(chart))
+    return f'<div class="page-chart"><script type="application/json">{data}</script></div>'
 
 
 def _table(table: PageTable) -> str:

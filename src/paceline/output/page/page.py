@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.core.i18n import Language
+from paceline.output.page.charts import PageChart
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class PageSection:
     title: str
     sentences: tuple[str, ...] = ()
     table: PageTable | None = None
-    chart: str = ""
-    """SVG, for outputs that can show it."""
+    chart: PageChart | None = None
+    """For outputs that can draw it."""
     detail: bool = False
     """Left out where there is little space: the answer does not need it."""
 

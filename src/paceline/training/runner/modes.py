@@ -283,7 +283,7 @@ def _continue_from(config: RunConfig, learner: Learner, progress: TrainingProgre
 
 def _monitors(config: RunConfig, session: CloudSession, learner: Learner) -> list[Monitor]:
     """Measuring monitors come first, so that they do not count the time of the others."""
-    found: list[Monitor] = [ThroughputMonitor(session.outputs.root)]
+    found: list[Monitor] = [ThroughputMonitor(session.outputs.root, _facts(config))]
     if session.ranks.rank == 0:
         found.append(LossCurveMonitor(session.outputs.log(0) / "loss.csv"))
     dump = dump_settings() if config.framework == "torch" else None
@@ -292,6 +292,22 @@ def _monitors(config: RunConfig, session: CloudSession, learner: Learner) -> lis
     return found + monitors_from_config(
         _without_idle_uploads(config.callbacks, session), session, profile=config.profile_keys
     )
+
+
+def _facts(config: RunConfig) -> dict[str, object]:
+    """Of the reference GPT-2: FLOPs per token, forward and backward = 3 · (layers · (24 · h² + 4 · s · h) + 2 · h · V)."""
+    model = config.model.model_config
+    if ":" in str(config.model.arch.get("type", "")):
+        return {"framework": config.framework, "seed": config.seed}  # a class of the user's own
+    hidden, length = model.hidden_size, model.seq_length
+    per_token = model.num_layers * (24.0 * hidden * hidden + 4.0 * length * hidden) + 2.0 * hidden * model.vocab_size
+    return {
+        "model": "gpt2",
+        "framework": config.framework,
+        "seed": config.seed,
+        "tokens_per_sample": length,
+        "flops_per_sample": 3 * length * per_token,
+    }
 
 
 def _without_idle_uploads(callbacks: Sequence[Mapping[str, Any]], session: CloudSession) -> list[Mapping[str, Any]]:

@@ -5,10 +5,11 @@ throughput_{rank}.json, accuracy.json and ranksize.json contain one number each,
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from pathlib import Path
-from typing import TextIO
+from typing import Mapping, TextIO
 
 from paceline.training.monitor import Monitor
 from paceline.training.training_state import TrainingState
@@ -17,8 +18,9 @@ from paceline.training.training_state import TrainingState
 class ThroughputMonitor(Monitor):
     """Measures samples per second of this rank; the first step is warm-up."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, facts: Mapping[str, object] | None = None) -> None:
+        """`facts` of the model are written into workload.json, with batch and samples."""
+        self._root, self._facts = root, facts or {}
         self._first: tuple[float, int] | None = None
 
     def step_end(self, state: TrainingState) -> None:
@@ -34,6 +36,9 @@ class ThroughputMonitor(Monitor):
         write_number(self._root / f"throughput_{state.rank}.json", rate)
         if state.rank == 0:
             write_number(self._root / "ranksize.json", state.world_size)
+            samples = state.steps_per_epoch * state.global_batch_size
+            facts = {**self._facts, "global_batch_size": state.global_batch_size, "train_samples": samples}
+            (self._root / "workload.json").write_text(json.dumps(facts) + "\n")
 
 
 class LossCurveMonitor(Monitor):
