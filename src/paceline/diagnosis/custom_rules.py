@@ -200,9 +200,14 @@ def _column_problems(table: str, column: object, metric: object) -> Iterator[str
         yield f"metric: share is only for columns that hold a length of time; {table}.{column} is not one"
 
 
+_NAMES = frozenset(
+    {"rank", "step", "sequence", "src", "dst", "peer", "index", "device", "stage", "op_id", "dp", "tp", "cp", "ep"}
+)
+
+
 def _is_measured(table: str, column: ColumnSchema) -> bool:
     """Numbers, but no moments and no ranks: sums of these mean nothing."""
-    is_name = column.name in ("rank", "step", "sequence", "src", "dst", "peer", "index", "device", "stage", "op_id")
+    is_name = column.name in _NAMES
     return column.type in (BIGINT, DOUBLE) and not is_name and column.name not in _MOMENTS.get(table, ())
 
 
