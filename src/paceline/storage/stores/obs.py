@@ -43,7 +43,7 @@ from paceline.storage.url import StorageUrl
 
 _PAGE_SIZE = 1000
 ABANDONED_AFTER = 24 * 3600.0
-"""Seconds after which a multipart upload is abandoned: another machine may still be sending parts of a younger one."""
+"""Seconds after which a multipart upload counts as abandoned: another machine may still be sending parts of a younger one."""
 _NEED_BODY = frozenset(
     {"listObjects", "getObjectMetadata", "getObject", "initiateMultipartUpload", "listMultipartUploads", "listParts"}
 )
