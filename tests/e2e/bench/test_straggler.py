@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,10 @@ sys.exit(main(["resnet50", *sys.argv[1:]]))
 @pytest.mark.timeout(600)  # two trainings: twenty seconds alone, minutes among ten neighbours
 def test_a_rank_at_half_speed_is_named_and_fails(tmp_path: Path) -> None:
     pytest.importorskip("torch")
+    if os.getloadavg()[0] > 6 * (os.cpu_count() or 1):
+        pytest.skip("this machine is so busy that every rank is slow now and then")
     (tmp_path / "train.py").write_text(TRAIN)
-    words = {"epochs": 1, "train_samples": 320, "eval_samples": 16, "batch_size": 16, "device": "cpu"}
+    words = {"epochs": 1, "train_samples": 576, "eval_samples": 16, "batch_size": 16, "device": "cpu"}
     described = {
         "job": {
             "job_name": "slow",
@@ -43,7 +46,7 @@ def test_a_rank_at_half_speed_is_named_and_fails(tmp_path: Path) -> None:
             "hyperparameters": words,
             "environment": {"OMP_NUM_THREADS": 1},
         },
-        "profile": {"hyperparameters": {"profile": True}, "source": "profile"},
+        "profile": {"hyperparameters": {"profile": True, "profile_stop_step": 17}, "source": "profile"},
         "expect": {"throughput": 0.001},
     }
     (tmp_path / "bench.yaml").write_text(yaml.safe_dump(described))
