@@ -26,7 +26,7 @@ def test_the_shipped_example_scales_and_says_where_the_time_goes(tmp_path: Path)
     first, _, largest = result.measurements
     assert first.efficiency == 1.0
     assert largest.efficiency == pytest.approx(largest.throughput.mean / 4 / first.throughput.mean)
-    assert re.search(r"scaling efficiency about \d+ % \(single run", done.stdout)
+    assert re.search(r"scaling efficiency about \d+ % \(single run\)", done.stdout)
     for size in result.measurements:
         assert size.profile and size.profile.diagnosis and size.profile.step_ms
         assert size.profile.diagnosis.run.ranks == size.ranks
