@@ -84,7 +84,7 @@ def rank_communication(chosen: str) -> str:
 
     time, waiting, transit, blocked_time    ms per step
     calls, bytes                            per step
-    waiting_share                           waiting / time, where both are known
+    waiting_share                           waiting / time, in the steps that know waiting
     bandwidth                               sum(bytes) / sum(transit), GB/s
     last                                    share of its collectives in which it arrived last
 
@@ -92,16 +92,20 @@ def rank_communication(chosen: str) -> str:
     mean over the steps that know it.
     """
     return f"""
-        WITH summed AS (
+        WITH chosen AS (
+            SELECT *, bool_or(waiting IS NOT NULL) OVER (PARTITION BY rank, step) AS is_split
+            FROM rank_collectives WHERE {chosen}
+        ),
+        summed AS (
             SELECT rank, sum(calls) AS calls, sum(duration) / 1e6 AS time, sum(waiting) / 1e6 AS waiting,
                    sum(transit) / 1e6 AS transit, sum(bytes) AS bytes, sum(bytes) / nullif(sum(transit), 0) AS bandwidth,
                    sum(last) / nullif(sum(instances), 0) AS last, sum(blocked_time) / 1e6 AS blocked_time,
-                   sum(duration) FILTER (waiting IS NOT NULL) / 1e6 AS split_time,
+                   sum(duration) FILTER (is_split) / 1e6 AS split_time,
                    count(DISTINCT coalesce(step, 0)) AS steps,
                    count(DISTINCT coalesce(step, 0)) FILTER (waiting IS NOT NULL) AS waiting_steps,
                    count(DISTINCT coalesce(step, 0)) FILTER (transit IS NOT NULL) AS transit_steps,
                    count(DISTINCT coalesce(step, 0)) FILTER (bytes IS NOT NULL) AS bytes_steps
-            FROM rank_collectives WHERE {chosen} GROUP BY rank
+            FROM chosen GROUP BY rank
         )
         SELECT rank, calls / steps AS calls, time / steps AS time, waiting / waiting_steps AS waiting,
                transit / transit_steps AS transit, waiting / nullif(split_time, 0) AS waiting_share,

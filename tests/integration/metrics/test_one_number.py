@@ -281,7 +281,9 @@ def _slow_host(run: Shown, finding: Finding) -> None:
 
 def _slow_link(run: Shown, finding: Finding) -> None:
     link, evidence = finding.subject.links[0], evidence_of(finding, "bandwidth")
-    [row] = [row for row in run.rows("links", src=link.src, dst=link.dst) if row["transport"] == link.transport]
+    [row] = [
+        row for row in run.rows("links", src=link.src, dst=link.dst, per="total") if row["transport"] == link.transport
+    ]
     assert (evidence.value, evidence.peers) == (round(row["bandwidth"], 2), round(row["reference"], 2))
     assert re.findall(r"([\d.]+) GB/s", finding.title) == [f"{row['bandwidth']:.1f}", f"{row['reference']:.1f}"]
     assert run.rows("links")[0]["ratio"] == row["ratio"], "the slowest of its class comes first"

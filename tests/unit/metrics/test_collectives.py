@@ -147,6 +147,18 @@ def test_communication_of_ranks_per_step() -> None:
     assert (late[0]["blocked_time"], late[0]["last"]) == (None, 0)
 
 
+def test_a_step_that_knows_only_begin_and_end_does_not_thin_the_means_of_the_others() -> None:
+    """Two steps of 6 ms each; transfer (4 ms), waiting (2 ms) and bytes were recorded in the first only."""
+    known = {**stay(0, 10, 6, step=1), "transit": 4_000_000, "wait": 2_000_000, "bytes": 8_000_000}
+    unknown = {**stay(0, 30, 6, 1, step=2), "transit": None, "wait": None, "bytes": None}
+    [row] = rows(
+        FakeRun(collectives=[known, unknown]),
+        f"{with_derived('rank_collectives')} FROM ({rank_communication('true')})",
+    )
+    assert [row[name] for name in ("calls", "time", "waiting", "transit", "bytes")] == [1, 6, 2, 4, 8_000_000]
+    assert (row["waiting_share"], row["bandwidth"]) == (pytest.approx(2 / 6), 2)
+
+
 def test_without_starts_the_shortest_stay_came_last() -> None:
     run = FakeRun(collectives=[stay(rank, None, stayed) for rank, stayed in enumerate((9, 3, 8))])
     [one] = rows(run, f"{with_derived('collective_instances')} FROM ({COLLECTIVES_COMPARED})")
