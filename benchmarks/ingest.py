@@ -1,6 +1,6 @@
 """Reading a cluster profile: Paceline against `msprof-analyze cluster -m all`, same data, one run.
 
-    python benchmarks/ingest.py [--ranks 16 64] [--databases 16] [--trace-steps 60]
+    python benchmarks/ingest.py [--ranks 16 64] [--databases 16] [--trace-steps 240]
 
 Text results, SQLite results (also against a bare scan: SQLite reads the same columns and returns nothing) and one torch
 trace of more than 100 MB (against HolisticTraceAnalysis).
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="*", default=[16, 64])
     parser.add_argument("--detail", type=float, default=0.7, help="share of ranks with timeline and kernels")
     parser.add_argument("--databases", type=int, nargs="*", default=[16], help="ranks with SQLite results")
-    parser.add_argument("--trace-steps", type=int, default=60, help="steps of the torch trace; 0 leaves it out")
+    parser.add_argument("--trace-steps", type=int, default=240, help="steps of the torch trace; 0 leaves it out")
     parser.add_argument("--skip-peer", action="store_true")
     options = parser.parse_args()
     peer = None if options.skip_peer else install_peer()
