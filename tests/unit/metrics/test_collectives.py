@@ -136,7 +136,7 @@ def test_no_waiting_is_worked_out_from_members_that_left_long_before_the_last_ar
 def test_communication_of_ranks_per_step() -> None:
     first = rows(RUN, f"{with_derived('rank_collectives')} FROM ({rank_communication('true')}) ORDER BY rank")[0]
     assert (first["calls"], first["time"], first["waiting"], first["last"]) == (3, 108, 6, 0.5)
-    assert first["waiting_share"] == pytest.approx(6 / 9) and first["bandwidth"] == pytest.approx(2.0)
+    assert first["waiting_share"] == pytest.approx(6 / 108) and first["bandwidth"] == pytest.approx(2.0)
     late = rows(
         two_steps(), f"{with_derived('rank_collectives')} FROM ({rank_communication('step < 3')}) ORDER BY rank"
     )
