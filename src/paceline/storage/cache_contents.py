@@ -16,9 +16,16 @@ from pathlib import Path
 from paceline.core.scratch_directory import remove_abandoned
 from paceline.storage.cache_dir import cache_root
 
-KINDS = {"stores": "store", "remote": "download", "samples": "sample", "inputs": "input", "transfers": "transfer"} | {
-    "unpacked": "archive",
-    "nsys": "export",
+KINDS = {
+    "stores": "store",
+    "remote": "download",
+    "samples": "sample",
+    "inputs": "input",
+    "transfers": "transfer",
+    **{
+        "unpacked": "archive",
+        "nsys": "export",
+    },
 }
 """Subdirectories of the cache; what lies beside them are stores of local sources."""
 _LOCK = "lock"
