@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Union
 
 from paceline.storage.file_tree import File, Tree
 
@@ -81,6 +81,21 @@ class EarlierWarning:
     line: int | None = None
 
 
+GapKind = Literal["identity", "conflict", "lost", "cut", "missing", "counts", "disagreement", "odd"]
+"""What a gap in the evidence is; see run/evidence/gap.py."""
+
+
+@dataclass(frozen=True)
+class EarlierGap:
+    """A gap that the files showed when these rows were first read: they are not there any more."""
+
+    kind: GapKind
+    ranks: tuple[int, ...]
+    message: str
+    file: str | None = None
+    core: bool = True
+
+
 @dataclass(frozen=True)
 class RankRecording:
     """One recording of one rank; rank None: the rows carry their ranks, or belong to no rank."""
@@ -97,6 +112,7 @@ class RankRecording:
     notes: tuple[str, ...] = ()
     """What the reader noticed in `find`; becomes warnings."""
     earlier_warnings: tuple[EarlierWarning, ...] = ()
+    earlier_gaps: tuple[EarlierGap, ...] = ()
     """Warnings from when the rows were first read; become warnings again."""
     rank_assumed: bool = False
     """Whether the rank is a guess: no name and no file records it."""

@@ -14,6 +14,7 @@ from paceline.output.json_text import indented_json
 from paceline.output.new_directory import new_directory
 from paceline.output.rank_filter import rank_condition, table_condition
 from paceline.output.writer import ExportOptions
+from paceline.run.evidence.gap import EvidenceGap
 from paceline.run.read_warning import ReadWarning
 from paceline.run.run import TABLE_NAMES, Run
 
@@ -29,12 +30,23 @@ class FileWarning(msgspec.Struct, frozen=True):
     line: int | None
 
 
+class FileGap(msgspec.Struct, frozen=True):
+    """What the files of some ranks lacked or contradicted, and the tables do not show."""
+
+    kind: str
+    ranks: tuple[int, ...]
+    message: str
+    file: str | None
+    core: bool
+
+
 class TableIndex(msgspec.Struct, frozen=True, kw_only=True, tag=SCHEMA, tag_field="schema"):
     """paceline.json beside exported tables."""
 
     tables: dict[str, int]
     """Rows of each table."""
     warnings: tuple[FileWarning, ...]
+    gaps: tuple[FileGap, ...]
 
 
 def export_tables(run: Run, target: Path, kind: str, *, ranks: str | None = None) -> dict[str, int]:
@@ -57,7 +69,11 @@ def export_tables(run: Run, target: Path, kind: str, *, ranks: str | None = None
                 _without_formulas(rows).write_csv(path)
             written[name] = count
         # Warnings of the readers are in no table, and still hold for what was read.
-        index = TableIndex(tables=written, warnings=tuple(_file_warning(each) for each in run.file_warnings))
+        index = TableIndex(
+            tables=written,
+            warnings=tuple(_file_warning(each) for each in run.file_warnings),
+            gaps=tuple(_file_gap(each) for each in run.file_gaps),
+        )
         (scratch / "paceline.json").write_text(indented_json(index), encoding="utf-8")
     return written
 
@@ -74,6 +90,10 @@ def _without_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
 
 def _file_warning(warning: ReadWarning) -> FileWarning:
     return FileWarning(warning.rank, printable(warning.file) if warning.file else None, warning.message, warning.line)
+
+
+def _file_gap(gap: EvidenceGap) -> FileGap:
+    return FileGap(gap.kind, gap.ranks, printable(gap.message), printable(gap.file) if gap.file else None, gap.core)
 
 
 class TableWriter:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-GapKind = Literal["identity", "conflict", "lost", "cut", "missing", "counts", "disagreement", "odd"]
-"""What a gap in the evidence is; see run/evidence/gap.py."""
+from paceline.formats.base import GapKind as GapKind  # part of a warning, here for the packages above
 
 
 @dataclass(frozen=True)

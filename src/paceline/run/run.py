@@ -146,6 +146,11 @@ class Run:
         return [*self._file_gaps.found, *self._table_gaps, *map(gap_of, self.file_warnings)]
 
     @property
+    def file_gaps(self) -> tuple[EvidenceGap, ...]:
+        """What the files lack or contradict, without what their tables show."""
+        return self._file_gaps.found
+
+    @property
     def file_warnings(self) -> list[ReadWarning]:
         """Warnings of the readers, without those about the run as a whole."""
         stored = [

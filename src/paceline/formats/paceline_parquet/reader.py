@@ -11,7 +11,7 @@ import msgspec
 
 from paceline.core.errors import FormatError
 from paceline.core.schema import TABLES
-from paceline.formats.base import EarlierWarning, RankRecording, RecordingSection, Sink
+from paceline.formats.base import EarlierGap, EarlierWarning, RankRecording, RecordingSection, Sink
 from paceline.formats.paceline_parquet import FORMAT
 from paceline.storage.file_tree import File, Tree
 
@@ -27,6 +27,7 @@ class _Marker(msgspec.Struct):
     tables: dict[str, int] | None = None
     """Table → number of rows; other Parquet files in the directory belong to another export."""
     warnings: tuple[EarlierWarning, ...] = ()
+    gaps: tuple[EarlierGap, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,13 @@ class PacelineParquetReader:
                 names = [name for name in TABLES if marker.tables is None or name in marker.tables]
                 sections = tuple(_section(name, file) for name in names if (file := files.get(f"{name}.parquet")))
                 yield RankRecording(
-                    self.name, None, directory, sections, earlier_warnings=marker.warnings, one_clock=True
+                    self.name,
+                    None,
+                    directory,
+                    sections,
+                    earlier_warnings=marker.warnings,
+                    earlier_gaps=marker.gaps,
+                    one_clock=True,
                 )
 
 

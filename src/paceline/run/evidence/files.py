@@ -23,7 +23,12 @@ class FileGaps:
     @cached_property
     def found(self) -> tuple[EvidenceGap, ...]:
         ranks = files_of_ranks(self._recordings)
-        gaps = [*guessed_identities(self._recordings), *missing_files(ranks)]
+        gaps = [
+            EvidenceGap(each.kind, each.ranks, each.message, each.file, each.core)
+            for recording in self._recordings
+            for each in recording.earlier_gaps
+        ]
+        gaps += [*guessed_identities(self._recordings), *missing_files(ranks)]
         gaps += sibling_gaps(self._tree, self._recordings, local=self._local)
         return (*gaps, *copied_files(ranks)) if self._local else tuple(gaps)
 
