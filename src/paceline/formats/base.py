@@ -71,6 +71,10 @@ class RecordingSection:
     """Share of the bytes that is parsed; far below 1 if a large file is only searched."""
 
 
+GapKind = Literal["identity", "conflict", "lost", "cut", "missing", "counts", "disagreement", "odd"]
+"""What a gap in the evidence is; see run/evidence/gap.py."""
+
+
 @dataclass(frozen=True)
 class EarlierWarning:
     """A warning from when these rows were first read, kept with an export of the tables."""
@@ -79,10 +83,8 @@ class EarlierWarning:
     file: str | None
     message: str
     line: int | None = None
-
-
-GapKind = Literal["identity", "conflict", "lost", "cut", "missing", "counts", "disagreement", "odd"]
-"""What a gap in the evidence is; see run/evidence/gap.py."""
+    kind: GapKind = "odd"
+    core: bool = True
 
 
 @dataclass(frozen=True)

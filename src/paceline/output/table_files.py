@@ -28,6 +28,8 @@ class FileWarning(msgspec.Struct, frozen=True):
     file: str | None
     message: str
     line: int | None
+    kind: str
+    core: bool
 
 
 class FileGap(msgspec.Struct, frozen=True):
@@ -89,7 +91,8 @@ def _without_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
 
 
 def _file_warning(warning: ReadWarning) -> FileWarning:
-    return FileWarning(warning.rank, printable(warning.file) if warning.file else None, warning.message, warning.line)
+    file = printable(warning.file) if warning.file else None
+    return FileWarning(warning.rank, file, warning.message, warning.line, warning.kind, warning.core)
 
 
 def _file_gap(gap: EvidenceGap) -> FileGap:

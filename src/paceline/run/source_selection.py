@@ -35,7 +35,10 @@ def select_recordings(found: Iterable[RankRecording]) -> tuple[list[SelectedReco
     for recording in found:
         by_rank[recording.rank].append(recording)
         warnings += [ReadWarning(recording.rank, None, note) for note in recording.notes]
-        warnings += [ReadWarning(each.rank, each.file, each.message, each.line) for each in recording.earlier_warnings]
+        warnings += [
+            ReadWarning(each.rank, each.file, each.message, each.line, kind=each.kind, core=each.core)
+            for each in recording.earlier_warnings
+        ]
     of_whole_cluster = by_rank.pop(None, [])
     selected: list[SelectedRecording] = []
     windows = _common_windows(by_rank)

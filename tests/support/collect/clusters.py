@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,14 @@ def tables_of(source: object, store: Path) -> dict[str, list[tuple[Any, ...]]]:
     with paceline.open(str(source), store=store) as run:
         for name in (*TABLES, "links"):
             relation = run.table(name)
-            columns = [f'"{column}"' for column in relation.columns if column not in ("path", "note", "format")]
-            result[name] = sorted(relation.project(", ".join(columns)).fetchall(), key=repr)
+            columns = ", ".join(f'"{column}"' for column in kept_columns(relation.columns))
+            result[name] = sorted(relation.project(columns).fetchall(), key=repr)
     return result
+
+
+def kept_columns(columns: Iterable[str]) -> list[str]:
+    """Those that do not tell where rows were read from."""
+    return [column for column in columns if column not in ("path", "note", "format")]
 
 
 def size_of(root: Path) -> int:
