@@ -1,4 +1,4 @@
-"""A real synchronous training with a rank whose forward is slow: every rank has the same throughput, the headline names the one."""
+"""A real synchronous training with a slow rank: all ranks have the same throughput, and the headline names the one."""
 
 from __future__ import annotations
 
