@@ -141,8 +141,8 @@ class DiagnosisContext:
         return self.mean_gain(with_equal_work(self.replay, self.replay.costs, [rank_rows]))
 
     def extra_work(self, rank: int) -> float:
-        """ns per step that a rank computes more because it has more rows than its peers."""
-        return max((found.extra.get(rank, 0.0) for found in self.uneven_work if found), default=0.0)
+        """ns per step that a rank computes longer than its reference because it has more rows."""
+        return max((found.more(rank) for found in self.uneven_work if found and rank in found.extra), default=0.0)
 
     @cached_property
     def step_ms(self) -> float:

@@ -16,8 +16,6 @@ NetworkArea = Literal["", "pair", "cut", "board", "fabric"]
 """Between two hosts, between some hosts and the others, inside a host, everywhere."""
 RECIPES = frozenset({"pipeline-bubble", "comm-exposed"})
 """Findings that ask for another training recipe. Nothing is broken, so they are never above `low`, whatever they gain."""
-RECIPE_WEIGHT = 0.15
-"""Factor on the gain of recipe findings when findings are ranked: they come after repairs that gain anything."""
 MEDIUM_PERCENT, HIGH_PERCENT, LOW_PERCENT = 2.0, 8.0, 0.5
 """Gains from which a finding has this severity, in per cent of the step."""
 
@@ -111,11 +109,15 @@ def severity_of(percent: float) -> Severity:
 
 
 def rank_findings(findings: list[RuleFinding]) -> tuple[RuleFinding, ...]:
-    """Largest gain first; equal gains by severity, then by confidence."""
+    """Repairs worth a word, then recipes, then the rest; within these the largest expected gain (gain × confidence) first.
 
-    def order(finding: RuleFinding) -> tuple[float, int, float]:
-        gain = finding.gain.percent * (RECIPE_WEIGHT if finding.id in RECIPES else 1.0)
-        return -round(gain, 2), SEVERITIES.index(finding.severity), -finding.confidence
+    Equal ones by severity, then by confidence.
+    """
+
+    def order(finding: RuleFinding) -> tuple[int, float, int, float]:
+        place = 1 if finding.id in RECIPES else 2 if finding.severity == "info" else 0
+        expected = round(finding.gain.percent * finding.confidence, 2)
+        return place, -expected, SEVERITIES.index(finding.severity), -finding.confidence
 
     return tuple(sorted(findings, key=order))
 

@@ -20,6 +20,9 @@ and of a rank, over the steps n in which it has a value; so everybody who divide
 
 On machines so noisy that no single step proves anything, a persistent excess still shows: without one, all would take
 turns in being the slowest, and `chance` says how likely it would be that one of them lost so often.
+
+Below EFFECT_FLOOR cards may differ by nature, for ever. There a rank is slow if it stands apart from how its peers differ
+(metrics/outliers.py), which needs eight of them or so, and was the slowest in more steps than `chance` explains.
 """
 
 from __future__ import annotations
@@ -33,12 +36,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.metrics.outliers import high_outliers
+
 Floats = NDArray[np.float64]
 PeerGroups = tuple[tuple[int, ...], ...]
 """Rows of ranks that are peers of each other."""
 
 EFFECT_FLOOR = 0.025
-"""The smallest excess that is reported."""
+"""The smallest excess that is reported of a rank that does not stand apart from how its peers differ."""
+LEAST_EFFECT = 0.01
+"""The smallest excess that is worth a word, however sure it is."""
 SIGMAS = 5.0
 PERSISTENT_SHARE = 0.6
 """A persistent excess shows in at least this share of the steps."""
@@ -46,6 +53,8 @@ FASTER_SHARE = 0.1
 UNLIKELY = 1e-3
 """A rank that is slowest so often that chance would do it more rarely than this is persistently slow."""
 BETWEEN_SIGMAS = 3.0
+CHANCE_APART = 0.01
+"""How often chance may make a healthy rank of a peer group stand apart."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,15 @@ class Excess:
         """excess(r)."""
         return _relative(self.median_value, self.median_reference)
 
+    @cached_property
+    def apart(self) -> NDArray[np.bool_]:
+        """Per rank: it differs from its peers more than they do from each other."""
+        apart = np.zeros(len(self.values), dtype=np.bool_)
+        for group in self.groups:
+            rows = np.array(group)
+            apart[rows[high_outliers(self.per_rank[rows], CHANCE_APART)]] = True
+        return apart
+
     @property
     def threshold(self) -> float:
         return max(EFFECT_FLOOR, SIGMAS * self.noise)
@@ -96,7 +114,8 @@ class Excess:
         excess = self.per_rank
         clear = (excess > self.threshold) & (share >= PERSISTENT_SHARE) & (faster <= FASTER_SHARE)
         often = (excess > max(EFFECT_FLOOR, BETWEEN_SIGMAS * self.between)) & (self.chance < UNLIKELY)
-        found = [int(row) for row in np.flatnonzero(clear | often)]
+        apart = (excess > LEAST_EFFECT) & self.apart & (self.chance < UNLIKELY)
+        found = [int(row) for row in np.flatnonzero(clear | often | apart)]
         return sorted(found, key=lambda row: -excess[row])
 
 

@@ -1,10 +1,13 @@
 """Work that is dealt unevenly: kernels at the same place of the program that get more rows (tokens) on some ranks.
 
-A place is the k-th kernel of a type in a step. Among peers that all run it, with rows r, time t and their means R, T there:
+A place is the k-th kernel of a type in a step. Rows are the first dimension of its first input, or, where all peers have the
+same there, the second: the gradient of a weight sums over tokens. Among peers that all run it, with rows r, time t and their
+means R, T there:
 
     uneven    max(r) > (1 + UNEVEN) R
     explained correlation of r / R with t / T over all uneven places of a type >= LIKE: more rows take longer, in proportion
     extra     Σ over uneven places of t (1 - R / r), per rank and step: what a rank would be spared of, or given
+    more      extra less the median extra of the fast half: what excess over the reference (metrics/peers.py) is made of
 
 so a rank that takes longer for the same rows is slow, and one that takes longer for more rows is not. Where kernels have no
 shapes, what ranks send in an all-to-all stands for rows, and the work before it for time: experts send back what they computed.
@@ -18,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.metrics.peers import fast_half
 from paceline.metrics.rank_timeline import Timeline
 from paceline.metrics.steps import in_steps
 from paceline.metrics.table import RunTables
@@ -44,6 +48,11 @@ class UnevenWork:
     """Most rows over the mean, in one place."""
     correlation: float
     """Of time with rows."""
+
+    def more(self, rank: int) -> float:
+        """ns per step that a rank computes longer than its reference because it has more rows."""
+        times = np.array(list(self.extra.values()))
+        return self.extra.get(rank, 0.0) - float(np.median(times[fast_half(times)]))
 
 
 def uneven_work(run: RunTables, peers: Sequence[int], steps: Sequence[int]) -> UnevenWork | None:
@@ -134,17 +143,25 @@ def _correlation(x: Floats, y: Floats) -> float:
 def _places(peers: Sequence[int], steps: list[int]) -> str:
     """SELECT of every kernel in an uneven place, with the means of that place."""
     return f"""
-        WITH sized AS (
-            SELECT rank, step, type, start, duration, TRY_CAST(regexp_extract(input_shapes, '^"?([0-9]+),', 1) AS BIGINT) AS rows
+        WITH shaped AS (
+            SELECT rank, step, type, start, duration,
+                   TRY_CAST(regexp_extract(input_shapes, '^"?([0-9]+),', 1) AS BIGINT) AS outer_rows,
+                   TRY_CAST(regexp_extract(input_shapes, '^"?[0-9]+,([0-9]+)', 1) AS BIGINT) AS inner_rows
             FROM kernels
             WHERE rank IN ({", ".join(map(str, peers)) or "NULL"}) AND {in_steps(steps)}
               AND type IS NOT NULL AND duration > 0 AND core IS DISTINCT FROM 'COMMUNICATION'
         ), placed AS (
-            SELECT *, row_number() OVER (PARTITION BY rank, step, type ORDER BY start) AS place FROM sized WHERE rows > 0
+            SELECT *, row_number() OVER (PARTITION BY rank, step, type ORDER BY start) AS place
+            FROM shaped WHERE outer_rows > 0
+        ), sized AS (
+            SELECT rank, step, type, duration, place,
+                   CASE WHEN min(outer_rows) OVER here = max(outer_rows) OVER here AND inner_rows > 0
+                        THEN inner_rows ELSE outer_rows END AS rows
+            FROM placed WINDOW here AS (PARTITION BY step, type, place)
         ), compared AS (
             SELECT *, count(*) OVER here AS ranks, avg(rows) OVER here AS mean_rows, max(rows) OVER here AS most,
                    avg(duration) OVER here AS mean_time
-            FROM placed WINDOW here AS (PARTITION BY step, type, place)
+            FROM sized WINDOW here AS (PARTITION BY step, type, place)
         )
         SELECT rank, type, rows, duration, mean_rows, mean_time FROM compared
         WHERE ranks = {len(peers)} AND most > {1 + UNEVEN} * mean_rows

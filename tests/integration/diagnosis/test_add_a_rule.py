@@ -41,7 +41,7 @@ def test_the_rule_of_the_page_finds_the_card_with_the_low_clock(
     assert mine.subject.ranks == ours.subject.ranks == (2,)
     assert mine.title == "Rank 2 (host node1): clock at 1,440 MHz, rated 1,800 MHz" and mine.see == "own/low-clock"
     assert mine.gain.percent == pytest.approx(ours.gain.percent, abs=2)
-    assert msgspec.structs.astuple(mine.evidence[0]) == ("AI Core clock", 1440, 1800, "MHz", "clock")
+    assert msgspec.structs.astuple(mine.evidence[0]) == ("AI Core clock", 1440, 1800, "MHz", "clock", -0.2)
     assert "额定 1,800 MHz" in {each.id: each.title for each in chinese.findings}["low-clock"]
 
 

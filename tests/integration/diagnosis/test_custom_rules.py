@@ -297,7 +297,7 @@ def test_a_packages_bad_rule_is_named(run: Run) -> None:
 
 def test_our_rules_are_entry_points_too_each_with_its_own_priority() -> None:
     priorities = [each.priority for each in our_rules()]
-    assert len(priorities) == 14 and priorities == sorted(set(priorities))
+    assert len(priorities) == 16 and priorities == sorted(set(priorities))
     with pytest.raises(UsageError, match="no installed package registers this rule"):
         find_rule("entry:slow-links")
 

@@ -9,9 +9,11 @@ from string import Formatter
 
 import pytest
 
-from paceline.core.i18n import LANGUAGES, catalogue, text
+from paceline.core.i18n import LANGUAGES, Language, catalogue, text
 
 AREAS = sorted(path.name.removesuffix(".json") for path in (files("paceline.core") / "texts").iterdir())
+
+RECORDED_TIMES = ("output.part.", "ui.part.", "ui.web.phase.", "cli.column.", "cli.breakdown.column.", "cli.compare.")
 
 
 def placeholders(template: str) -> set[str]:
@@ -39,3 +41,25 @@ def test_every_text_that_the_code_names_exists() -> None:
     assert keys, "the pattern finds no text any more"
     missing = {key for key in keys if key not in catalogue(key.partition(".")[0])}
     assert not missing
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_parts_of_the_loss_have_names_of_their_own(language: Language) -> None:
+    """A saving of the step and a recorded time stand on one page: two numbers under one name confuse."""
+    named = {
+        place: {
+            key.split(".")[2]: texts[language] for key, texts in catalogue(place).items() if f"{place}.loss." in key
+        }
+        for place in ("output", "ui")
+    }
+    parts = set(named["output"])
+    assert {"communication", "bubble", "input", "host", "uneven"} < parts
+    assert {part: named["ui"][part] for part in parts} == named["output"]
+    recorded = {
+        texts[language].lower()
+        for area in ("output", "ui", "cli")
+        for key, texts in catalogue(area).items()
+        if key.startswith(RECORDED_TIMES)
+    }
+    assert len(recorded) > 10
+    assert not recorded & {name.lower() for name in named["output"].values()}

@@ -47,7 +47,11 @@ def test_most_bytes_move_in_small_packets() -> None:
         packet(MB, 0, 7),  # no packets
     )
     # 3.0864 + 2 MB of 9.0864 MB are small; 9.0864 MB in 1.5 ms are 6.0576 GB/s, of 11.25: 17.8 µs a packet.
-    assert (finding.id, finding.confidence, finding.subject) == ("small-packets", 0.9, Subject(operators=("RDMA",)))
+    assert (finding.id, finding.confidence, finding.subject) == (
+        "small-packets",
+        0.67,
+        Subject(operators=("RDMA",)),
+    )  # 1 of 1 collective
     assert (str(finding.amount), str(finding.detail)) == ("0.12 MB", "56 %")
     assert finding.evidence == (
         MeasuredValue("packet_size", 0.1235, unit="MB"),
@@ -165,7 +169,11 @@ def transfers_of(finding: RuleFinding) -> list[float]:
 
 def test_groups_that_communicate_during_computing_are_slower() -> None:
     [finding] = Contention().group("dp", 8, beside=1).group("tp", 12.345, alone=1).findings()
-    assert (finding.id, finding.confidence, finding.min_severity) == ("bandwidth-contention", 0.85, "low")
+    assert (finding.id, finding.confidence, finding.min_severity) == (
+        "bandwidth-contention",
+        0.75,
+        "low",
+    )  # 2 of 2 groups
     assert finding.subject == Subject(operators=("HCCS",))
     assert str(finding.amount) == "35 %"  # 1 - 8 / 12.345
     assert finding.evidence == (MeasuredValue("bandwidth_while_computing", 8.0, 12.35, "GB/s"),)
@@ -374,7 +382,11 @@ def exposed(
 
 def test_gradients_that_nothing_hides() -> None:
     [finding] = exposed([6, 7.1234, 8], late=20, tensor=10)
-    assert (finding.id, finding.confidence, finding.subject) == ("comm-exposed", 0.85, Subject())
+    assert (finding.id, finding.confidence, finding.subject) == (
+        "comm-exposed",
+        0.83,
+        Subject(),
+    )  # 4 of 4: ranks × steps
     assert str(finding.amount) == "21 %"  # 21.1234 of 100 ms; rank 0 waits 20 ms more, which does not count
     assert finding.evidence == (
         MeasuredValue("exposed_gradient_communication", 21.123, unit="ms_per_step"),

@@ -18,7 +18,7 @@ def cluster(ranks: int = 5, **columns: Any) -> SmallCluster:
 
 def test_input_that_most_ranks_wait_for() -> None:
     [finding] = input_bound(cluster(data_wait=6).context())
-    assert (finding.id, finding.confidence) == ("input-bound", 0.9)
+    assert (finding.id, finding.confidence) == ("input-bound", 0.92)  # 10 of 10: ranks × steps
     assert finding.subject == Subject(ranks=(0, 1, 2, 3, 4), hosts=("a", "b"))
     # Half a per cent of the step is a normal start: 5.5 ms less.
     assert (finding.gain.step_ms_now, finding.gain.step_ms_fixed) == (100, pytest.approx(94.5))
@@ -72,7 +72,7 @@ def test_input_that_is_late_in_some_steps_counts_as_much_as_it_costs(waits: list
 
 def test_idle_between_kernels() -> None:
     [finding] = host_bound(cluster(computing=70, free=20, data_wait=5).context())
-    assert (finding.id, finding.confidence) == ("host-bound", 0.85)
+    assert (finding.id, finding.confidence) == ("host-bound", 0.92)  # 10 of 10: ranks × steps
     assert finding.subject == Subject(ranks=(0, 1, 2, 3, 4), hosts=("a", "b"))
     # 20 ms without kernels, 5 of them waiting for input; 1.5 ms are normal.
     assert finding.gain.step_ms_fixed == pytest.approx(86.5)
@@ -135,7 +135,7 @@ def test_operators_on_the_ai_cpu() -> None:
         )
     ]
     [finding] = on_cpu(*both)
-    assert (finding.id, finding.confidence) == ("cpu-operators", 0.9)
+    assert (finding.id, finding.confidence) == ("cpu-operators", 0.83)  # 4 of 4: ranks × steps
     assert finding.subject == Subject(operators=("Sort", "TopK"))
     assert isinstance(finding.amount, Quantity) and str(finding.amount) == "20 %"  # 20 of 100 ms of computing
     assert finding.evidence == (MeasuredValue("ai_cpu_time", 20.0, unit="ms_per_step"),)

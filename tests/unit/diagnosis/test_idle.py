@@ -80,6 +80,11 @@ def test_a_runtime_that_starts_is_told_and_not_to_be_repaired() -> None:
     assert finding.evidence[-1].value == 29.0
 
 
+def test_what_was_started_before_does_not_start_again() -> None:
+    calls = [call("cudaLaunchKernel", time, rank=0, step=step) for step, time in ((1, 0.5), (3, 40))]
+    assert found(*calls) == []  # the code was loaded in step 1; the rank stalled in step 3, which another rule tells
+
+
 def test_many_short_launches_are_left_to_host_bound() -> None:
     launches = everywhere("cudaLaunchKernel", 25, count=3000)
     assert found(*launches) == []

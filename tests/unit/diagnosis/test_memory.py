@@ -80,7 +80,11 @@ def imbalance(*gib: float | None) -> list[RuleFinding]:
 
 def test_ranks_that_use_more_than_their_peers() -> None:
     [finding] = imbalance(40, 52, 40, 60)
-    assert (finding.id, finding.confidence, finding.min_severity) == ("memory-imbalance", 0.9, "medium")
+    assert (finding.id, finding.confidence, finding.min_severity) == (
+        "memory-imbalance",
+        0.83,
+        "medium",
+    )  # 4 of 4 ranks
     assert finding.subject == Subject(ranks=(1, 3), hosts=("a",)) and finding.gain == PredictedGain(100, 100)
     assert isinstance(finding.amount, Quantity) and str(finding.amount) == "50 %"
     assert finding.evidence == (MeasuredValue("peak_memory", 60.0, 40.0, "GiB"),)

@@ -35,7 +35,7 @@ def stalls(times: Mapping[int, float], **more: object) -> list[RuleFinding]:
 
 def test_a_transfer_that_took_long_once() -> None:
     [finding] = stalls({3: 52.3454})
-    assert (finding.id, finding.confidence, finding.min_severity) == ("one-off-stall", 0.95, "low")
+    assert (finding.id, finding.confidence, finding.min_severity) == ("one-off-stall", 0.88, "low")  # 6 of 6 steps
     assert not finding.chronic
     assert finding.subject == Subject(ranks=(2, 3), hosts=("b", "c"), steps=(4,))
     # Six steps of 100 ms, one of them 42.3454 ms longer.

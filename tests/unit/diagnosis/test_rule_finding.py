@@ -88,21 +88,28 @@ def test_another_recipe_is_never_above_low(recipe: str) -> None:
     assert finding(recipe, 0.1).severity == "info"
 
 
-def test_the_largest_gain_comes_first_then_severity_then_confidence() -> None:
+def test_the_largest_expected_gain_comes_first_then_severity_then_confidence() -> None:
     small, large = finding(percent=1), finding(percent=3)
     severe, sure, unsure = finding(percent=1, min_severity="high"), finding(percent=2, confidence=1), finding(percent=2)
     assert rank_findings([small, unsure, severe, large, sure]) == (large, sure, unsure, severe, small)
 
 
-def test_gains_within_a_hundredth_of_a_per_cent_are_equal() -> None:
-    sure, unsure = finding(percent=1.001, confidence=0.9), finding(percent=1.004, confidence=0.5)
+def test_a_doubtful_gain_counts_as_much_as_is_expected_of_it() -> None:
+    sure, doubtful = finding(percent=5, confidence=0.9), finding(percent=8, confidence=0.5)  # 4.5 and 4
+    assert rank_findings([doubtful, sure]) == (sure, doubtful)
+
+
+def test_expected_gains_within_a_hundredth_of_a_per_cent_are_equal() -> None:
+    sure, unsure = finding(percent=1.0, confidence=0.9), finding(percent=1.806, confidence=0.5)  # 0.9 and 0.903
     assert rank_findings([unsure, sure]) == (sure, unsure)
-    assert rank_findings([sure, finding(percent=1.011)])[1] == sure
+    assert rank_findings([sure, finding(percent=1.02)])[1] == sure
 
 
-def test_recipes_come_behind_repairs_that_gain_more_than_0_15_of_them() -> None:
-    recipe = finding("comm-exposed", 20.0)  # counts as 3 %
-    assert rank_findings([recipe, finding(percent=3.1), finding(percent=2.9)])[1] is recipe
+def test_recipes_come_behind_repairs_that_are_worth_a_word() -> None:
+    recipe, repair, crumb = finding("comm-exposed", 20.0), finding(percent=0.6), finding(percent=0.4)
+    assert rank_findings([crumb, recipe, repair]) == (repair, recipe, crumb)
+    raised = finding(percent=0.0, min_severity="medium")
+    assert rank_findings([recipe, raised]) == (raised, recipe)
 
 
 def test_a_finding_is_chronic_and_about_some_ranks_unless_it_says_otherwise() -> None:

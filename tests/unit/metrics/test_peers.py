@@ -152,3 +152,26 @@ def test_in_noise_a_rank_is_slow_when_chance_would_hardly_ever_make_it_lose_so_o
 
 def test_the_worst_comes_first() -> None:
     assert known([0.1], [0.3], [0.0], [0.2]).persistent() == [1, 3, 0]
+
+
+def steady_ranks(*excess: float) -> Excess:
+    """Ten steps of ranks that are slower than 100 by so much, in per cent, in every step."""
+    return compared(*([100 + more] * 10 for more in excess))
+
+
+def test_below_the_floor_a_rank_stands_apart_from_how_its_peers_differ() -> None:
+    assert steady_ranks(-0.2, -0.1, 0, 0, 0.1, 0.2, 0.2, 2).persistent() == [7]
+    # About the same, where peers differ by nearly as much.
+    assert steady_ranks(-0.8, -0.5, -0.3, 0, 0.3, 0.5, 0.8, 1.8).persistent() == []
+    # As far apart as the first, but too small to be worth a word.
+    assert steady_ranks(-0.02, -0.01, 0, 0, 0.01, 0.02, 0.02, 0.8).persistent() == []
+
+
+def test_four_peers_are_too_few_to_stand_apart_by_two_per_cent() -> None:
+    assert steady_ranks(0, 0.2, -0.2, 2).persistent() == []
+
+
+def test_a_rank_that_is_not_the_slowest_in_most_steps_does_not_stand_apart() -> None:
+    usual = [100.0] * 10
+    values = [usual, usual, usual, usual, usual, usual, usual, [102.0] * 6 + usual[:4]]
+    assert compared(*values).persistent() == []  # 6 of 10 steps: 2 · 8 · P(Binomial(10, 1 / 8) ≥ 6) = 0.007

@@ -56,6 +56,28 @@ def test_places_that_a_peer_does_not_have_are_left_out() -> None:
     assert found(kernels({0: [10, 10, 10, 10], 1: [30, 10, 30, 10]}, {}), ranks=(0, 1, 2)) is None
 
 
+def test_the_gradient_of_a_weight_has_its_rows_inside() -> None:
+    rows = {0: [10] * LAYERS, 1: [30] * LAYERS}
+    # (8192 x rows) (rows x 64): the outer dimension is the same on all ranks, the inner one is the tokens.
+    gradients = [
+        {**kernel, "input_shapes": f"8192,{rows[kernel['rank']][0]};{rows[kernel['rank']][0]},64"}
+        for kernel in kernels(rows, {})
+    ]
+    uneven = found(gradients)
+    assert uneven is not None
+    assert uneven.rows == {0: 40, 1: 120}
+    assert uneven.extra == pytest.approx({0: -40 * MS, 1: 40 * MS})
+
+
+def test_more_is_what_exceeds_the_fast_half() -> None:
+    uneven = found(kernels({0: [8] * LAYERS, 1: [8] * LAYERS, 2: [8] * LAYERS, 3: [16] * LAYERS}, {}), (0, 1, 2, 3))
+    assert uneven is not None
+    # Mean 10: rank 3 has 6 rows too many in each of 4 places, its peers 2 too few; it computes 8 ms longer than they do.
+    assert uneven.extra == pytest.approx({0: -8 * MS, 1: -8 * MS, 2: -8 * MS, 3: 24 * MS})
+    assert uneven.more(3) == pytest.approx(32 * MS)
+    assert uneven.more(0) == 0
+
+
 @pytest.mark.parametrize("more", [{"input_shapes": None}, {"core": "COMMUNICATION"}, {"input_shapes": "64"}])
 def test_nothing_is_known_without_rows(more: dict[str, Any]) -> None:
     assert found(kernels({0: [10, 10, 10, 10], 1: [30, 10, 30, 10]}, {}, **more)) is None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.diagnosis.confidence import agreement, nearer
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
@@ -88,6 +89,18 @@ def _packets(context: DiagnosisContext) -> list[_Packets]:
     return [_Packets(transport, int(size), int(count), time, split) for transport, size, count, time, split in rows]
 
 
+def _small_confidence(context: DiagnosisContext, transport: str) -> float:
+    """Over ranks × steps × groups: the share of bytes in small packets."""
+    least = context.hardware.transports[transport].packet
+    rows = context.rows(
+        f"""
+        SELECT transport, coalesce(sum(packet_bytes * count) FILTER (packet_bytes < {least}), 0) / sum(packet_bytes * count)
+        FROM packets WHERE count > 0 AND packet_bytes > 0 GROUP BY transport, rank, step, "group"
+        """
+    )
+    return nearer([float(share) for name, share in rows if name == transport], [], at=SMALL_SHARE)
+
+
 def _small_packet_finding(
     context: DiagnosisContext, packets: list[_Packets], small: list[_Packets], reached: float
 ) -> RuleFinding:
@@ -99,7 +112,7 @@ def _small_packet_finding(
         id="small-packets",
         subject=Subject(operators=(transport,)),
         gain=context.gain(scale_transfers(context.replay.costs, _collectives_over(context, transport), rate / reached)),
-        confidence=0.9,
+        confidence=_small_confidence(context, transport),
         amount=Quantity(typical / 1e6, "MB", ".2g"),
         detail=Quantity(100 * sum(each.bytes for each in small) / moved, "%"),
         evidence=(
@@ -159,7 +172,9 @@ def bandwidth_contention(context: DiagnosisContext) -> list[RuleFinding]:
             if len(slow) >= len(computing) / 2:
                 rows = [row for group in slow for row in rows_of[group] if beside[row]]
                 reached = float(np.median([rate for rate, _ in computing]))
-                findings.append(_contention_finding(context, transport, np.array(rows, dtype=np.int64), reached, alone))
+                sure = nearer(apart, [rate for rate, _ in computing], at=alone, normal=reached)
+                chosen = np.array(rows, dtype=np.int64)
+                findings.append(_contention_finding(context, transport, chosen, reached, alone, sure))
     return findings or _contention_within_groups(context, rows_of, beside)
 
 
@@ -185,18 +200,19 @@ def _contention_within_groups(
     if len(reached) <= compared / 2:
         return []
     rows = np.array(slow, dtype=np.int64)
-    return [_contention_finding(context, "", rows, float(np.median(reached)), float(np.median(alone)))]
+    sure = agreement(len(reached), compared)
+    return [_contention_finding(context, "", rows, float(np.median(reached)), float(np.median(alone)), sure)]
 
 
 def _contention_finding(
-    context: DiagnosisContext, transport: str, rows: Rows, reached: float, alone: float
+    context: DiagnosisContext, transport: str, rows: Rows, reached: float, alone: float, confidence: float
 ) -> RuleFinding:
     instances = np.unique(context.timeline.events.instance[rows])
     return RuleFinding(
         id="bandwidth-contention",
         subject=Subject(operators=(transport,) if transport else ()),
         gain=context.gain(scale_transfers(context.replay.costs, instances, reached / alone)),
-        confidence=0.85,
+        confidence=confidence,
         amount=Quantity(100 * (1 - reached / alone), "%"),
         evidence=(MeasuredValue("bandwidth_while_computing", round(reached, 2), round(alone, 2), "GB/s"),),
         min_severity="low",
@@ -248,7 +264,7 @@ def comm_exposed(context: DiagnosisContext) -> list[RuleFinding]:
             id="comm-exposed",
             subject=Subject(),
             gain=context.gain(scale_transfers(context.replay.costs, hide, 0.0)),
-            confidence=0.85,
+            confidence=_exposed_confidence(context, main, transfer[main]),
             amount=Quantity(100 * share, "%"),
             evidence=(
                 MeasuredValue("exposed_gradient_communication", round(exposed / 1e6, 3), unit="ms_per_step"),
@@ -256,6 +272,14 @@ def comm_exposed(context: DiagnosisContext) -> list[RuleFinding]:
             ),
         )
     ]
+
+
+def _exposed_confidence(context: DiagnosisContext, rows: Rows, exposed: NDArray[np.float64]) -> float:
+    """Over ranks × steps that sum gradients."""
+    ranks, steps = len(context.ranks), len(context.timeline.steps)
+    cell = context.timeline.events.rank[rows] * steps + context.timeline.step[rows]
+    times = np.bincount(cell, np.maximum(0.0, exposed), minlength=ranks * steps)
+    return nearer(times[np.unique(cell)], [], at=EXPOSED_SHARE * context.step_ms * 1e6)
 
 
 def _only_gradients(context: DiagnosisContext) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from paceline.core.schema import INPUT_WAIT
+from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext, Floats
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
@@ -45,7 +46,7 @@ def input_bound(context: DiagnosisContext) -> list[RuleFinding]:
                 hosts=context.hosts_of(list(range(len(context.ranks)))),
             ),
             gain=context.mean_gain(start_steps_earlier(context.replay, context.replay.costs, less)),
-            confidence=0.9,
+            confidence=_input_confidence(wait, share, context),
             amount=amount,
             evidence=(MeasuredValue("input_wait", round(time, 3), unit="ms_per_step"),),
         )
@@ -77,11 +78,17 @@ def host_bound(context: DiagnosisContext) -> list[RuleFinding]:
                 hosts=context.hosts_of(list(range(len(context.ranks)))),
             ),
             gain=context.gain(reduce_self_time(context.replay, context.replay.costs, less)),
-            confidence=0.85,
+            confidence=nearer(gaps, [], at=FREE_SHARE * context.step_ms * 1e6),
             amount=amount,
             evidence=(MeasuredValue("idle_between_kernels", round(time, 3), unit="ms_per_step"),),
         )
     ]
+
+
+def _input_confidence(wait: Floats, share: Floats, context: DiagnosisContext) -> float:
+    """Over ranks × steps; or over ranks, which agree on what happens every n-th step only."""
+    steps = nearer(wait, [], at=INPUT_SHARE * context.step_ms * 1e6)
+    return max(steps, nearer(share, [], at=INPUT_SHARE))
 
 
 def _lasting_share(wait: Floats, duration: Floats) -> Floats:
@@ -149,8 +156,19 @@ def cpu_operators(context: DiagnosisContext) -> list[RuleFinding]:
             id="cpu-operators",
             subject=Subject(operators=tuple(row[0] for row in rows[:5])),
             gain=context.gain(reduce_self_time(context.replay, context.replay.costs, less)),
-            confidence=0.9,
+            confidence=_cpu_confidence(context),
             amount=Quantity(100 * slow / float(total[0]), "%"),
             evidence=(MeasuredValue("ai_cpu_time", round(per_step / 1e6, 3), unit="ms_per_step"),),
         )
     ]
+
+
+def _cpu_confidence(context: DiagnosisContext) -> float:
+    """Over ranks × steps: the share of the time of kernels."""
+    shares = context.rows(
+        """
+        SELECT coalesce(sum(duration) FILTER (core = 'AI_CPU'), 0) / sum(duration) FROM kernels
+        WHERE core IS DISTINCT FROM 'COMMUNICATION' GROUP BY rank, step HAVING sum(duration) > 0
+        """
+    )
+    return nearer([float(share) for (share,) in shares], [], at=CPU_SHARE)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from paceline.core.schema import INPUT_WAIT
+from paceline.diagnosis.confidence import agreement
 from paceline.diagnosis.context import DiagnosisContext, Floats
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
@@ -104,9 +105,9 @@ def _mean_shares(context: DiagnosisContext, times: Floats) -> Floats:
 
 
 def _confidence(context: DiagnosisContext, less: Floats) -> float:
-    """That the next step has it too, by the rule of succession: (steps with it + 1) / (steps + 2)."""
+    """That the next step has it too."""
     with_it = int(np.count_nonzero(less.mean(axis=0) >= LEAST_SHARE / 2 * context.step_ms * 1e6))
-    return round((with_it + 1) / (int(less.shape[1]) + 2), 2)
+    return agreement(with_it, less.shape[1])
 
 
 def _costliest(

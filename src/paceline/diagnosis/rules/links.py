@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import DirectedLink, Subject
 from paceline.diagnosis.rule import rule
@@ -128,7 +129,7 @@ def _group_finding(context: DiagnosisContext, found: list[_SlowTransfers]) -> Ru
             hosts=context.hosts_of(list(worst.ranks)),
         ),
         gain=context.gain(costs),
-        confidence=0.8,
+        confidence=_confidence(context, found),
         amount=_speed(size, worst.typical) if sized else Quantity(worst.typical / 1e6, "ms", ".2f"),
         detail=_speed(size, worst.reference) if sized else Quantity(worst.reference / 1e6, "ms", ".2f"),
         evidence=(
@@ -136,6 +137,13 @@ def _group_finding(context: DiagnosisContext, found: list[_SlowTransfers]) -> Ru
         ),
         min_severity="low",
     )
+
+
+def _confidence(context: DiagnosisContext, found: list[_SlowTransfers]) -> float:
+    """Over the transfers of the group."""
+    transfer = context.timeline.events.transfer
+    over = [(transfer[kind.instances] - kind.reference) / (kind.typical - kind.reference) for kind in found]
+    return nearer(np.concatenate(over), [], at=1.0)
 
 
 def _speed(size: float, time: float) -> Quantity:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from paceline.core.schema import INPUT_WAIT
+from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
@@ -60,13 +61,14 @@ def memory_imbalance(context: DiagnosisContext) -> list[RuleFinding]:
     if not uneven or len(uneven) > len(context.ranks) // 2:
         return []
     named = [rank_row for rank_row, _, _ in uneven]
+    uneven_places = [rank_rows[rank_row] for rank_row in named]
     worst = max(uneven, key=lambda entry: entry[1] / entry[2])
     return [
         RuleFinding(
             id="memory-imbalance",
             subject=Subject(ranks=context.global_ranks(named), hosts=context.hosts_of(named)),
             gain=context.no_gain(),
-            confidence=0.9,
+            confidence=nearer(known["excess"][uneven_places], np.delete(known["excess"], uneven_places), at=UNEVEN),
             amount=Quantity(100 * (worst[1] / worst[2] - 1), "%"),
             evidence=(MeasuredValue("peak_memory", round(worst[1] / 2**30, 2), round(worst[2] / 2**30, 2), "GiB"),),
             min_severity="medium",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Severity, Subject
 from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, Quantity, RuleFinding
@@ -36,12 +37,18 @@ def one_off_stall(
         id="one-off-stall",
         subject=Subject(ranks=context.global_ranks(rank_rows), hosts=context.hosts_of(rank_rows), steps=steps),
         gain=PredictedGain(mean, mean - lost / len(context.timeline.steps), fixed),
-        confidence=0.95,
+        confidence=_confidence(context, columns, 1e6 * lost / len(columns)),
         chronic=False,
         amount=Quantity(lost, "ms"),
         evidence=(MeasuredValue("step_time", round(measured, 3), round(context.step_ms, 3), "ms"),),
         min_severity=min_severity,
     )
+
+
+def _confidence(context: DiagnosisContext, columns: list[int], lost: float) -> float:
+    """Over steps: these are longer than the typical one by what was lost in each, ns, and the others are not."""
+    times, usual = context.replay.measured.step_times, context.step_ms * 1e6
+    return nearer(times[columns], np.delete(times, columns), at=usual + lost, normal=usual)
 
 
 def one_off_transfers(context: DiagnosisContext) -> list[RuleFinding]:

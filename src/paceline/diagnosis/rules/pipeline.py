@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from paceline.core.schema import INPUT_WAIT
+from paceline.diagnosis.confidence import agreement, nearer
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
@@ -52,7 +53,7 @@ def stage_imbalance(context: DiagnosisContext) -> list[RuleFinding]:
             id="stage-imbalance",
             subject=Subject(ranks=context.global_ranks(list(ranks)), stages=heavy),
             gain=context.gain(balance_stages(context.replay, context.replay.costs, list(stages.values()))),
-            confidence=0.95 if typical[worst] > 1.15 * mean else 0.85,
+            confidence=_stage_confidence(context, stages, heavy, typical),
             amount=Quantity(100 * (typical[worst] / mean - 1), "%"),
             evidence=(
                 *(
@@ -100,9 +101,11 @@ def pipeline_bubble(context: DiagnosisContext) -> list[RuleFinding]:
         1, timeline.known.sum(axis=1)
     )
     micro_batches = float(np.median(per_step[per_step > 0]))
+    inner: list[int] = []
     if len(stages) - 2 > 0:  # inner stages receive forward and backward
         inner = [rank_row for rank_row in range(len(context.ranks)) if 0 < context.stages[rank_row] < len(stages) - 1]
         micro_batches = float(np.median(per_step[inner])) / 2 if inner else micro_batches
+    alike = inner or np.flatnonzero(per_step > 0).tolist()
     bubble = (len(stages) - 1) / (micro_batches + len(stages) - 1)
     if bubble < BUBBLE_SHARE:
         return []
@@ -116,7 +119,9 @@ def pipeline_bubble(context: DiagnosisContext) -> list[RuleFinding]:
             id="pipeline-bubble",
             subject=Subject(stages=tuple(sorted(stages))),
             gain=PredictedGain(now, fixed),
-            confidence=0.9,
+            confidence=agreement(
+                int((np.round(per_step[alike]) == round(float(np.median(per_step[alike])))).sum()), len(alike)
+            ),
             amount=Quantity(100 * bubble, "%"),
             detail=Quantity(micro_batches),
             evidence=(
@@ -172,7 +177,7 @@ def _slow_host(context: DiagnosisContext, worst: tuple[int, ...], more: float) -
         id="slow-host",
         subject=Subject(ranks=context.global_ranks(rank_rows), hosts=hosts),
         gain=context.gain(scale_self_time(context.replay, context.replay.costs, factors)),
-        confidence=0.9,
+        confidence=_host_confidence(context, rank_rows, others, compared.time_ratio),
         amount=Quantity(100 * (compared.time_ratio - 1), "%"),
         evidence=(
             MeasuredValue("same_kernels_time", round(100 * compared.time_ratio, 1), 100.0, "%"),
@@ -187,10 +192,28 @@ def _is_slower(context: DiagnosisContext, rank_rows: list[int], others: list[int
     return compared is None or compared.time_ratio >= SLOWER_FACTOR
 
 
+def _host_confidence(context: DiagnosisContext, rank_rows: list[int], others: list[int], ratio: float) -> float:
+    """Over the host's ranks that record kernels: the same ones take longer on each."""
+    peers = context.global_ranks(others)
+    each = [compare_kernel_speed(context.run, context.global_ranks([row]), peers) for row in rank_rows]
+    return nearer([one.time_ratio for one in each if one is not None], [], at=ratio, normal=1.0)
+
+
 def _heavy_stages(typical: dict[int, float], mean: float, worst: int) -> tuple[int, ...]:
     """Stages with about as much excess as the worst one."""
     least = max(UNEVEN_FACTOR * mean, mean + ALIKE_SHARE * (typical[worst] - mean))
     return tuple(sorted(stage for stage, time in typical.items() if time >= least))
+
+
+def _stage_confidence(
+    context: DiagnosisContext, stages: dict[int, tuple[int, ...]], heavy: tuple[int, ...], typical: dict[int, float]
+) -> float:
+    """Over ranks × steps: those of the heavy stages take longer, those of the others do not."""
+    usual = [time for stage, time in typical.items() if stage not in heavy]
+    most, normal = float(np.mean([typical[stage] for stage in heavy])), float(np.mean(usual))
+    ours = [row for stage in heavy for row in stages[stage]]
+    theirs = [row for stage, rows in stages.items() if stage not in heavy for row in rows]
+    return nearer(context.self_time[ours], context.self_time[theirs], at=most, normal=normal)
 
 
 def _step_with_equal_stages(

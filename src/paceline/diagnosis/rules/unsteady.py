@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.core.schema import INPUT_WAIT
+from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext, Floats
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
@@ -175,7 +176,7 @@ def _varying_self_time(context: DiagnosisContext) -> list[RuleFinding]:
     rank_rows = sorted(
         np.argsort(-np.max(np.nan_to_num(over_mean, nan=-1.0), axis=1))[: max(1, len(context.ranks) // 4)].tolist()
     )
-    return [_variation(context, fixed, spread, Subject(ranks=context.global_ranks(rank_rows)) if more_work else None)]
+    return [_variation(context, fixed, slowest, Subject(ranks=context.global_ranks(rank_rows)) if more_work else None)]
 
 
 def _may_have_more_work(context: DiagnosisContext) -> bool:
@@ -194,19 +195,20 @@ def _varying_step_begin(context: DiagnosisContext) -> list[RuleFinding]:
         _variation(
             context,
             without_jitter(context.replay, context.replay.costs, context.peer_groups, quantile=0.5),
-            spread,
+            slowest,
             None,
         )
     ]
 
 
-def _variation(context: DiagnosisContext, fixed: Costs, spread: float, overloaded: Subject | None) -> RuleFinding:
-    """These ranks got more work, or the time varies by chance."""
+def _variation(context: DiagnosisContext, fixed: Costs, slowest: Floats, overloaded: Subject | None) -> RuleFinding:
+    """These ranks got more work, or the time varies by chance; `slowest`: by how much one rank exceeds the mean, per step."""
+    spread = float(np.median(slowest))
     return RuleFinding(
         id="load-imbalance" if overloaded else "jitter",
         subject=overloaded or Subject(),
         gain=context.gain(fixed),
-        confidence=0.85,
+        confidence=nearer(slowest, [], at=spread),
         amount=Quantity(100 * spread, "%"),
         evidence=(MeasuredValue("slowest_over_mean", round(100 * spread, 1), unit="%"),),
         min_severity="low" if spread >= 2 * SPREAD else "info",
