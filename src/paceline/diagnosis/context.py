@@ -50,6 +50,7 @@ class DiagnosisContext:
         self.run = run
         self.chosen = steps
         self.hardware = hardware or default_hardware()
+        self._matrices: dict[str, Floats] = {}
         run.load(["ranks", "groups", "steps", "collectives", "links"])
 
     @cached_property
@@ -170,6 +171,12 @@ class DiagnosisContext:
 
     def matrix(self, column: str) -> Floats:
         """A column of `steps` as ranks × steps, nan where unknown."""
+        if column not in self._matrices:
+            self._matrices[column] = self._read_matrix(column)
+            self._matrices[column].flags.writeable = False  # all rules share it
+        return self._matrices[column]
+
+    def _read_matrix(self, column: str) -> Floats:
         result = np.full(self.timeline.known.shape, np.nan)
         row_of = {info.rank: row for row, info in enumerate(self.ranks)}
         column_of = {int(step): column for column, step in enumerate(self.timeline.steps.tolist())}

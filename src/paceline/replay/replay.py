@@ -92,7 +92,7 @@ class Replay:
         self._tail = _tails(timeline)
         self.nodes = _nodes(timeline)
         self._edges = _without_circles(timeline, self.nodes)
-        self._levels = _levels(self.nodes, self._edges)
+        self._order = _evaluation_order(timeline, self.nodes, self._edges)
 
     @property
     def contradictions(self) -> int:
@@ -120,26 +120,28 @@ class Replay:
         """Replay with these costs, and with the residuals that were recorded unless others are given."""
         tail = self._tails_of(costs) if residuals is None else residuals.tail
         lag: Floats = self.timeline.lag.astype(np.float64) if residuals is None else residuals.lag
-        line, events = self.timeline, self.timeline.events
-        start, end = np.zeros(len(events.rank)), np.zeros(len(events.rank))
-        free = np.zeros(len(events.rank) + len(events.ranks))
-        free[len(events.rank) :] = line.begin
-        before = np.where(line.anchor >= 0, line.anchor, len(events.rank) + events.rank)
-        edges, torn = self._edges, (line.anchor >= 0) & (self._edges.anchor < 0)
-        taken = np.concatenate([costs.transfer, self.nodes.hold])
-        for level in self._levels:
-            rows = level.rows
-            arrival = np.where(torn[rows], events.start[rows], free[before[rows]] + costs.work[rows])
-            waited = np.flatnonzero(edges.after[rows] >= 0)
-            second = end[edges.after[rows[waited]]] + lag[rows[waited]]
-            arrival[waited] = np.maximum(arrival[waited], second)
+        order, taken = self._order, np.concatenate([costs.transfer, self.nodes.hold])
+        work, overlap, tail, lag = (values[order.rows] for values in (costs.work, costs.overlap, tail, lag))
+        message = costs.transfer[order.instance]
+        start, end = np.zeros(len(order.rows)), np.zeros(len(order.rows))
+        free = np.concatenate([start, self.timeline.begin])
+        for level in order.levels:
+            here = level.events
+            arrival = free[order.before[here]] + work[here]
+            if (torn := level.torn) is not None:
+                arrival[torn] = order.recorded[here][torn]
+            if (waits := level.waits) is not None:
+                second = end[order.after[here][waits]] + lag[here][waits]
+                arrival[waits] = np.maximum(arrival[waits], second)
             last = np.maximum.reduceat(arrival, level.edges)
-            finished: Floats = np.repeat(last + taken[level.nodes], level.sizes) + tail[rows]
-            start[rows] = arrival
-            self.nodes.arrive(rows, edges.sender, start, costs.transfer, finished)
-            end[rows] = finished
-            free[rows] = np.maximum(finished, arrival + costs.overlap[rows])
-        return self._outcome(start, end)
+            finished: Floats = np.repeat(last + taken[level.nodes], level.sizes) + tail[here]
+            start[here] = arrival
+            if (receives := level.receives) is not None:
+                arrived = start[order.sender[here][receives]] + message[here][receives]
+                finished[receives] = np.maximum(finished[receives], arrived)
+            end[here] = finished
+            free[here] = np.maximum(finished, arrival + overlap[here])
+        return self._outcome(order.by_row(start), order.by_row(end))
 
     def _tails_of(self, costs: Costs) -> Floats:
         """Tails as recorded, shorter where the transfer is: members leave one after the other as the last pieces reach them."""
@@ -168,12 +170,6 @@ class Nodes:
     sender: Ints
     """Of each event: the send whose message it waits for; -1 = none."""
     instance: Ints
-
-    def arrive(self, rows: Ints, sender: Ints, start: Floats, transfer: Floats, end: Floats) -> None:
-        """Let these rows, if they receive, end no sooner than their messages arrive."""
-        places = np.flatnonzero(sender[rows] >= 0)
-        receives = rows[places]
-        end[places] = np.maximum(end[places], start[sender[receives]] + transfer[self.instance[receives]])
 
     def last_start(self, start: Ints) -> Ints:
         last = np.full(self.count, np.iinfo(np.int64).min)
@@ -279,24 +275,77 @@ def _depths(later: Ints, earlier: Ints, last: Ints, *, passes: int = 64) -> Ints
 
 @dataclass(frozen=True)
 class _Level:
-    """Nodes that can be evaluated together, with their events in a row."""
+    """Nodes that can be evaluated together, with their events in a row; places are those in `events`, None = no event."""
 
-    rows: Ints
+    events: slice
     edges: Ints
     sizes: Ints
     nodes: Ints
+    torn: Ints | None
+    """Places that lost their predecessor: they start when they were recorded."""
+    waits: Ints | None
+    """Places with a second predecessor."""
+    receives: Ints | None
+    """Places that wait for a message: they end no sooner than it arrives."""
 
 
-def _levels(nodes: Nodes, edges: _Edges) -> list[_Level]:
+@dataclass(frozen=True)
+class _EvaluationOrder:
+    """Events in the order of evaluation, so that each level is a slice; `before`, `after` and `sender` are places in it."""
+
+    rows: Ints
+    before: Ints
+    """The anchor; beyond the events, the begin of the rank's first step."""
+    after: Ints
+    sender: Ints
+    instance: Ints
+    recorded: Ints
+    """When each event started."""
+    levels: list[_Level]
+
+    def by_row(self, values: Floats) -> Floats:
+        """Values of the events in the order of the timeline."""
+        result = np.empty_like(values)
+        result[self.rows] = values
+        return result
+
+
+def _evaluation_order(line: Timeline, nodes: Nodes, edges: _Edges) -> _EvaluationOrder:
     """Nodes by the length of the longest chain before them."""
-    depth = edges.depth[nodes.node]
-    order = np.lexsort((nodes.node, depth))
-    cuts = np.flatnonzero(np.diff(depth[order])) + 1
-    return [_level(rows, nodes.node) for rows in np.split(order, cuts) if len(rows)]
+    depth, events = edges.depth[nodes.node], line.events
+    rows = np.lexsort((nodes.node, depth))
+    place = np.empty(len(rows), dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+
+    def placed(before: Ints) -> Ints:
+        return np.where(before >= 0, place[before], -1)[rows]
+
+    after, sender = placed(edges.after), placed(edges.sender)
+    before = np.where(line.anchor >= 0, place[line.anchor], len(rows) + events.rank)[rows]
+    torn = ((line.anchor >= 0) & (edges.anchor < 0))[rows]
+    cuts = np.concatenate([[0], np.flatnonzero(np.diff(depth[rows])) + 1, [len(rows)]])
+    chosen = [_by_level(marked, cuts) for marked in (torn, after >= 0, sender >= 0)]
+    node = nodes.node[rows]
+    levels = [
+        _level(slice(begin, end), node, *places)
+        for begin, end, *places in zip(cuts[:-1].tolist(), cuts[1:].tolist(), *chosen, strict=True)
+        if end > begin
+    ]
+    return _EvaluationOrder(rows, before, after, sender, nodes.instance[rows], events.start[rows], levels)
 
 
-def _level(rows: Ints, node: Ints) -> _Level:
-    numbers = node[rows]
+def _by_level(marked: NDArray[np.bool_], cuts: Ints) -> list[Ints | None]:
+    """Of each level the places in it that are marked; None where none is."""
+    found = np.flatnonzero(marked)
+    bounds = np.searchsorted(found, cuts).tolist()
+    return [
+        found[first:last] - begin if last > first else None
+        for first, last, begin in zip(bounds, bounds[1:], cuts.tolist()[:-1], strict=False)
+    ]
+
+
+def _level(events: slice, node: Ints, torn: Ints | None, waits: Ints | None, receives: Ints | None) -> _Level:
+    numbers = node[events]
     edges = np.concatenate([[0], np.flatnonzero(np.diff(numbers)) + 1]).astype(np.int64)
-    sizes = np.diff(np.concatenate([edges, [len(rows)]]))
-    return _Level(rows, edges, sizes, numbers[edges])
+    sizes = np.diff(np.concatenate([edges, [len(numbers)]]))
+    return _Level(events, edges, sizes, numbers[edges], torn, waits, receives)

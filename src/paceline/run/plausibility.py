@@ -79,6 +79,9 @@ def impossible_rows(connection: duckdb.DuckDBPyConnection, loaded: Collection[st
 
 
 def _unequal_payloads(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
+    formats = {format for (format,) in connection.execute("SELECT DISTINCT format FROM recordings").fetchall()}
+    if formats.isdisjoint(PAYLOAD_FORMATS):
+        return []
     [(number,)] = connection.execute(_PAYLOADS, [list(PAYLOAD_FORMATS)]).fetchall()
     if not number:
         return []

@@ -42,6 +42,8 @@ TABLE_NAMES = (*TABLES, "links")
 _ALWAYS_LOADED = frozenset({"ranks", "groups", "transfers", "collectives"})
 _COLLECTIVES_IN_MEMORY = 1_000_000
 """Up to this many rows of collectives are held in memory: most analyses read them."""
+_RAW_IN_MEMORY = 250_000
+"""Up to this many rows a stored table is held in memory if clocks, groups and checks read it: a dozen queries decode it once."""
 
 
 class Run:
@@ -91,7 +93,7 @@ class Run:
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Any SELECT over the tables; only the tables it names are read."""
-        check_read_only(query)
+        check_read_only(self.connection, query)
         self.load(self._named_in(query))
         try:
             return self.connection.sql(query)
@@ -103,7 +105,7 @@ class Run:
 
         Its rows may be written to a file in the directory `writing_below`.
         """
-        check_read_only(query)
+        check_read_only(self.connection, query)
         self.load(["ranks", *self._named_in(query)])
         restrict_to_directories(self.connection, [self._store.data, *([writing_below] if writing_below else [])])
         return self.sql(query)
@@ -217,14 +219,18 @@ class Run:
 
     def _create_raw(self, name: str, stored: str | None) -> None:
         columns = ", ".join(f'NULL::{column.type} AS "{column.name}"' for column in TABLES[name].columns)
-        self.connection.execute(f"CREATE OR REPLACE VIEW raw.{name} AS {stored or f'SELECT {columns} WHERE false'}")
+        in_memory = name in (*_ALWAYS_LOADED, "steps") and self._store.rows(name) <= _RAW_IN_MEMORY
+        self._create(f"raw.{name}", stored or f"SELECT {columns} WHERE false", in_memory=in_memory)
 
     def _create_public(self, name: str) -> None:
         """Tables for what is small and often read (planning the view `ranks` takes longer than most queries), else views."""
         in_memory = name == "ranks" or (name == "collectives" and self._store.rows(name) <= _COLLECTIVES_IN_MEMORY)
+        self._create(name, views.public(name), in_memory=in_memory)
+
+    def _create(self, name: str, select: str, *, in_memory: bool) -> None:
         self.connection.execute(f"DROP {self._kinds.pop(name, 'VIEW')} IF EXISTS {name}")
         self._kinds[name] = "TABLE" if in_memory else "VIEW"
-        self.connection.execute(f"CREATE {self._kinds[name]} {name} AS {views.public(name)}")
+        self.connection.execute(f"CREATE {self._kinds[name]} {name} AS {select}")
 
     def _fill_recordings(self, recordings: list[RankRecording]) -> None:
         self.connection.execute("CREATE TABLE recordings (rank BIGINT, format VARCHAR, path VARCHAR)")
@@ -263,10 +269,11 @@ class Run:
     def _derive_clock_and_groups(self) -> None:
         """Minutes of work for thousands of ranks, so the results are cached in the store."""
         cache = DerivedCache(self._store.directory, [self._scans[name] for name in sorted(_ALWAYS_LOADED)])
-        if not cache.load(self.connection):
+        if cache.load(self.connection):
+            create_members(self.connection)
+        else:
             derive(self.connection, one_clock=self._is_on_one_clock())
             cache.save(self.connection)
-        create_members(self.connection)
         apply_kinds(self.connection)
 
     def _is_on_one_clock(self) -> bool:
