@@ -28,6 +28,7 @@ WORDS: dict[str, list[list[str]]] = {
     "sql": [["{run}", "SELECT path FROM ranks"], ["{run}", 'SELECT * FROM "{file}"']],
     "export": [["{run}", "--to", "csv", "-o", "{out}"], ["{run}", "--to", "csv", "-o", "{file}"]],
     "index": [["{run}"], ["{file}"]],
+    "demo": [["{file}"]],
     "simulate": [["{file}"], ["{out}", "--fault", "{file}"]],
     "copy": [["{file}", "{out}"], ["{run}", "{out}"]],
     "sync": [["{run}", "{out}"]],

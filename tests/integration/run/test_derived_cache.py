@@ -38,7 +38,7 @@ def test_a_second_opening_uses_cached_clocks_and_groups(
 def test_damaged_and_missing_files_are_derived_again(source: Path, tmp_path: Path) -> None:
     with Run(source, store=tmp_path / "store") as run:
         first = derived(run)
-    clock, inferred, _kinds = sorted((tmp_path / "store" / "derived").iterdir())
+    clock, _coordinates, inferred, _kinds = sorted((tmp_path / "store" / "derived").iterdir())
     clock.write_bytes(b"PAR1 no more")
     with Run(source, store=tmp_path / "store") as run:
         assert derived(run) == first
@@ -62,4 +62,4 @@ def test_other_collectives_have_other_clocks(source: Path, tmp_path: Path) -> No
     with Run(source, store=tmp_path / "fresh") as run:
         assert derived(run) == again
     now = {path.name for path in (tmp_path / "store" / "derived").iterdir()}
-    assert len(now) == 3 and not now & kept
+    assert len(now) == 4 and not now & kept
