@@ -75,7 +75,7 @@ def test_the_loss_is_a_waterfall_from_the_step_down_to_computing(capsys: pytest.
     assert [" ".join(line.replace("█", "").split()) for line in lines] == [
         "loss mean step now 200.0 ms 100.0 %",
         "1 slow-rank 40.0 ms 20.0 % alone 20.0 ms",
-        "exposed communication 10.0 ms 5.0 %",
+        "critical-path communication 10.0 ms 5.0 %",
         "unexplained 4.9 ms 2.5 %",
         "left: computing 145.0 ms 72.5 %",
     ]
