@@ -22,7 +22,7 @@ _PARTS = ("duration", *PARTS, "bubble")
 
 def print_overview(run: Run, language: Language) -> None:
     run.load(["ranks", "steps", "collectives", "links"])
-    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False, emoji=False)
     console.print(_headline(run, language), soft_wrap=True)
     for title, grid, note in (_steps(run, language), _collectives(run, language), _links(run, language)):
         if grid is not None:

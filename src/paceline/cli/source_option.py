@@ -74,7 +74,7 @@ def print_warnings(run: Run, *, most: int = 12) -> None:
     """Warnings on stderr, one line each."""
     from paceline.output.console import Console
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, emoji=False)
     warnings = run.warnings
     for warning in warnings[:most]:
         console.print(f"[yellow]warning[/] {_plain(str(warning))}", soft_wrap=True)

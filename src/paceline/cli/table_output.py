@@ -108,7 +108,7 @@ def _print_pretty(rows: Rows, limit: int) -> None:
     filled = [i for i in range(len(names)) if any(row[i] is not None for row in shown)] or list(range(len(names)))
     columns = _columns(shown, [(i, names[i], _unit(rows.table, names[i])) for i in filled])
     width = Console().width if sys.stdout.isatty() else 240
-    console = Console(width=max(width, _fit(columns, width)), highlight=False)
+    console = Console(width=max(width, _fit(columns, width)), highlight=False, emoji=False)
     console.print(_grid(columns), soft_wrap=True)
     total = rows.count() if limit and len(shown) == limit else len(shown)
     hidden = [name for i, name in enumerate(names) if i not in filled]

@@ -186,6 +186,14 @@ def waiting_shares(run: Source) -> Table:
 
     share = sum(waiting) / sum(duration)
     """
+    if _all_recorded_waiting(run):  # then `waiting` is `wait`, and nobody's arrivals are needed
+        return query(
+            run,
+            """
+            SELECT rank, step, coalesce(sum(wait), 0) / nullif(sum(duration), 0) AS share
+            FROM collectives WHERE op <> 'receive' GROUP BY rank, step
+            """,
+        )
     return query(
         run,
         f"""
@@ -194,3 +202,8 @@ def waiting_shares(run: Source) -> Table:
         FROM rank_collectives WHERE op <> 'receive' GROUP BY rank, step
         """,
     )
+
+
+def _all_recorded_waiting(run: Source) -> bool:
+    found = run.sql("SELECT coalesce(sum(wait), 0) > 0 AS recorded FROM collectives GROUP BY rank").fetchall()
+    return all(recorded for (recorded,) in found)

@@ -17,19 +17,20 @@ from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline.metrics.collectives import waiting_shares
 from paceline.metrics.comm_events import PEER_TO_PEER
-from paceline.metrics.inferred_stages import UNKNOWN, inferred_stages
-from paceline.metrics.operation_timeline import operation_timeline
 from paceline.metrics.peers import Excess, PeerGroups, excess_over_peers, peer_groups, program
-from paceline.metrics.rank_timeline import Timeline, read_timeline
 from paceline.metrics.self_time import self_time
 from paceline.metrics.steps import NO_STEP, PARTS, mean_by, read_steps, recorded_whole, steady_steps, step_parts
 from paceline.metrics.table import RunTables, Table
+
+if TYPE_CHECKING:  # only what needs a timeline imports them: `show` does without
+    from paceline.metrics.rank_timeline import Timeline
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -67,11 +68,15 @@ class RankPerformance:
 
     @cached_property
     def timeline(self) -> Timeline:
+        from paceline.metrics.rank_timeline import read_timeline
+
         return self._operations or read_timeline(self._run, self._chosen)
 
     @cached_property
     def _operations(self) -> Timeline | None:
         """Of traces that record every operation."""
+        from paceline.metrics.operation_timeline import operation_timeline
+
         return operation_timeline(self._run, self._chosen)
 
     @cached_property
@@ -108,6 +113,8 @@ class RankPerformance:
     @cached_property
     def stages(self) -> Ints:
         """Pipeline stage of each rank, as declared, else as its sends and receives show; -1 = unknown."""
+        from paceline.metrics.inferred_stages import UNKNOWN, inferred_stages
+
         declared = dict(self._run.sql("SELECT rank, stage FROM ranks WHERE stage IS NOT NULL").fetchall())
         stages = np.array([declared.get(rank, UNKNOWN) for rank in self.ranks.tolist()], dtype=np.int64)
         talking = bool(np.isin(self._events.op.astype(str), PEER_TO_PEER).any())

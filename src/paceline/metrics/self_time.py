@@ -11,12 +11,15 @@ for a whole peer group: times of different origin are not compared with each oth
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline.metrics.peers import PeerGroups
-from paceline.metrics.rank_timeline import Timeline
+
+if TYPE_CHECKING:
+    from paceline.metrics.rank_timeline import Timeline
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

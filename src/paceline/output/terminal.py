@@ -47,7 +47,7 @@ def print_diagnosis(
     diagnosis: Diagnosis, language: Language, top: int, *, shares: Mapping[str, float] | None = None
 ) -> None:
     """`shares` is the part of a step that each kind of time takes, see metrics/steps.py."""
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False, emoji=False)
     console.print(f"\n  {_head(diagnosis.run, language)}   [dim]{prediction_error(diagnosis.replay, language)}[/]\n")
     if not diagnosis.findings:
         console.print(f"  {_nothing_found(diagnosis.run, language)}\n")

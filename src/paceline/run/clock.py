@@ -39,12 +39,12 @@ _SWEEPS = 50
 
 _COLLECTIVE_EDGES = """
     WITH ends AS (
-        SELECT "group" AS shared, op, coalesce(step, -1) AS step, sequence, rank, start + duration AS finish
+        SELECT "group" AS shared, op, coalesce(step, -1) AS step, sequence, rank, any_value(start + duration) AS finish
         FROM collectives
         WHERE "group" IS NOT NULL AND sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
           AND op NOT IN ('send', 'receive', 'send_receive')
         -- A name that is executed twice under one number cannot be joined.
-        QUALIFY count(*) OVER (PARTITION BY shared, op, step, sequence, rank) = 1
+        GROUP BY ALL HAVING count(*) = 1
     ),
     anchors AS (
         SELECT shared, op, step, sequence, min(rank) AS anchor, arg_min(finish, rank) AS anchor_finish
@@ -63,11 +63,11 @@ _COLLECTIVE_EDGES = """
 # Without groups, equal names may be collectives of different communicators: many differences mean nothing.
 _NAMED_DIFFERENCES = """
     WITH ends AS (
-        SELECT name, coalesce(step, -1) AS step, sequence, rank, start + duration AS finish
+        SELECT name, coalesce(step, -1) AS step, sequence, rank, any_value(start + duration) AS finish
         FROM collectives
         WHERE "group" IS NULL AND sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
           AND op NOT IN ('send', 'receive', 'send_receive')
-        QUALIFY count(*) OVER (PARTITION BY name, step, sequence, rank) = 1
+        GROUP BY ALL HAVING count(*) = 1
     ),
     neighbours AS (
         -- Each rank with a few others: enough to connect all, and linear in ranks.

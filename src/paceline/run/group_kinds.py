@@ -21,11 +21,15 @@ import duckdb
 _USE = """
     WITH first_message AS (
         SELECT rank, step, min(start) AS leaves FROM grouped.collectives WHERE op IN ('send', 'send_receive') GROUP BY rank, step
+    ),
+    calls AS (
+        SELECT "group", op, rank, coalesce(step, 0) AS step, count(*) AS calls, count(start < leaves) AS compared,
+               count(*) FILTER (start < leaves) AS early
+        FROM grouped.collectives LEFT JOIN first_message USING (rank, step) WHERE "group" IS NOT NULL GROUP BY ALL
     )
-    SELECT "group", list(DISTINCT op), count(*) / count(DISTINCT (rank, coalesce(step, 0))),
-           avg((start < leaves)::DOUBLE)
-    FROM grouped.collectives LEFT JOIN first_message USING (rank, step)
-    WHERE "group" IS NOT NULL GROUP BY "group"
+    SELECT "group", list(DISTINCT op), (sum(calls) / count(DISTINCT (rank, step)))::DOUBLE,
+           (sum(early) / nullif(sum(compared), 0))::DOUBLE
+    FROM calls GROUP BY "group"
 """
 _MEMBERS = """
     SELECT "group", any_value(kind), list(rank ORDER BY index, rank) FROM members GROUP BY "group"

@@ -231,7 +231,10 @@ def append_links(columns: dict[str, list[Any]], step: int, name: str, links: dic
 
 def ns_from_raw_us(raw: msgspec.Raw | bytes) -> int | None:
     """ns from a JSON number or string of µs, exactly: a double cannot hold µs since 1970 to the nanosecond."""
-    text = bytes(raw).decode().strip('"\t ')
+    number = bytes(raw)
+    if number[-4:-3] == b"." and number[:-4].isdigit() and number[-3:].isdigit():  # as nearly all are written
+        return int(number[:-4] + number[-3:])
+    text = number.decode().strip('"\t ')
     if not text or text == "null":
         return None
     whole, _, fraction = text.partition(".")

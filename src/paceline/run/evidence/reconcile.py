@@ -44,10 +44,14 @@ _KERNELS = """
 """
 
 _MEMBERS = """
-    SELECT "group", rank, count(*) FROM raw.collectives
-    WHERE "group" IS NOT NULL AND op NOT IN ('send', 'receive', 'send_receive')
-      AND step IN (SELECT step FROM raw.collectives GROUP BY step
-                   HAVING count(DISTINCT rank) = (SELECT count(DISTINCT rank) FROM raw.collectives))
+    WITH called AS MATERIALIZED (
+        SELECT "group", rank, step, op IN ('send', 'receive', 'send_receive') AS message, count(*) AS calls
+        FROM raw.collectives GROUP BY ALL
+    )
+    SELECT "group", rank, sum(calls)::BIGINT FROM called
+    WHERE "group" IS NOT NULL AND NOT message
+      AND step IN (SELECT step FROM called GROUP BY step
+                   HAVING count(DISTINCT rank) = (SELECT count(DISTINCT rank) FROM called))
     GROUP BY "group", rank
 """
 
