@@ -48,10 +48,16 @@ def fits(tags: frozenset[str], facts: frozenset[str]) -> bool:
     return all(not (tags & kind and facts & kind) or tags & facts & kind for kind in kinds)
 
 
+def _recorded_formats(run: Run) -> set[str]:
+    """As the ranks were recorded: an export of the tables keeps what they were read from."""
+    return {name for (name,) in run.sql("SELECT DISTINCT format FROM ranks WHERE format IS NOT NULL").fetchall()}
+
+
 def _device(run: Run) -> str | None:
-    if any(name.startswith(_ASCEND_FORMATS) for name in run.formats):
+    formats = _recorded_formats(run)
+    if any(name.startswith(_ASCEND_FORMATS) for name in formats):
         return "ascend"
-    if "nsys" in run.formats:
+    if "nsys" in formats:
         return "nvidia"
     run.load(["kernels"])
     for device, condition in _KERNELS_OF.items():
@@ -61,9 +67,10 @@ def _device(run: Run) -> str | None:
 
 
 def _framework(run: Run) -> str | None:
-    if "mindinsight" in run.formats:
+    formats = _recorded_formats(run)
+    if "mindinsight" in formats:
         return "mindspore-1"
-    if "kineto" in run.formats:
+    if "kineto" in formats:
         return "torch"
     paths = [path or "" for (path,) in run.sql("SELECT path FROM ranks").fetchall()]
     if any("_ascend_ms" in path for path in paths):

@@ -294,7 +294,7 @@ def _network(run: Shown, finding: Finding) -> None:
     """All links of the component together: bytes over time, as the rows of the table of links add up."""
     links = {(link.src, link.dst, link.transport) for link in finding.subject.links}
     [transport] = {link.transport for link in finding.subject.links} or set(finding.subject.operators)
-    rows = [row for row in run.rows("links", transport=transport) if row["scope"] == "global"]
+    rows = [row for row in run.rows("links", transport=transport, per="total") if row["scope"] == "global"]
     rows = [row for row in rows if not links or (row["src"], row["dst"], row["transport"]) in links]
     moved, time = sum(row["bytes"] for row in rows), sum(row["time"] for row in rows)
     evidence = evidence_of(finding, "bandwidth")
@@ -353,6 +353,12 @@ def _stage_imbalance(run: Shown, finding: Finding) -> None:
     assert worst.peers and percent_of(finding.title) == round(100 * (worst.value / worst.peers - 1))
 
 
+def _uneven_work(run: Shown, finding: Finding) -> None:
+    """By the rows that were dealt, where shapes or payloads tell them; else by the time of the slowest rank."""
+    by_rows = any(evidence.key == "uneven_peak" for evidence in finding.evidence)
+    _same_percentage("uneven_peak" if by_rows else "slowest_over_mean")(run, finding)
+
+
 def _same_percentage(key: str) -> Callable[[Shown, Finding], None]:
     def check(run: Shown, finding: Finding) -> None:
         assert f"{round(evidence_of(finding, key).value)} %" in finding.title
@@ -404,7 +410,8 @@ CHECKS: dict[str, Callable[[Shown, Finding], None]] = {
     "memory-pressure": _memory_pressure,
     "memory-imbalance": _memory_imbalance,
     "stage-imbalance": _stage_imbalance,
-    "load-imbalance": _same_percentage("slowest_over_mean"),
+    "load-imbalance": _uneven_work,
+    "expert-imbalance": _uneven_work,
     "jitter": _same_percentage("slowest_over_mean"),
     "pipeline-bubble": _same_percentage("pipeline_idle_share"),
     "bandwidth-contention": _contention,

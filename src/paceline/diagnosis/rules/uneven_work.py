@@ -37,10 +37,12 @@ def _finding(context: DiagnosisContext, uneven: UnevenWork) -> RuleFinding:
 
 
 def _evidence(uneven: UnevenWork, most: float, mean: float) -> tuple[MeasuredValue, ...]:
+    peak = MeasuredValue("uneven_peak", round(100 * (uneven.peak - 1), 1), unit="%")
     if not uneven.types:
-        return (MeasuredValue("uneven_payload", round(most / 2**20, 3), round(mean / 2**20, 3), "MiB"),)
+        return (peak, MeasuredValue("uneven_payload", round(most / 1e6, 3), round(mean / 1e6, 3), "MB"))
     named = ", ".join(uneven.types[:3])
     return (
+        peak,
         MeasuredValue("rows_per_step", round(most), round(mean)),
         MeasuredValue("uneven_operators", len(uneven.types), values={"operators": named}),
     )
