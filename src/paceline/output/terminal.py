@@ -32,7 +32,6 @@ _COLOURS = {
     "data": "magenta",
 }
 _LOSS_COLOURS = {"communication": "dark_orange", "bubble": "bright_black", "input": "magenta", "host": "white"}
-_MIN_LOSS_SHARE = 0.005
 _MASKED_SHARE = 0.1
 """Fixing a fault alone saves so much more or less than its share, where others hide it."""
 _MOST_WARNINGS = 5
@@ -158,7 +157,7 @@ def _nothing_found(run: RunFacts, language: Language) -> str:
 
 
 def _print_loss(console: Console, run: RunFacts, language: Language) -> None:
-    """From the mean step down to what computing needs; parts below half a per cent of the step are left out."""
+    """From the mean step down to what computing needs; every part that is not 0.0 ms, so that the lines add up."""
     now, best = run.mean_step_ms or 0.0, run.best_step_ms or 0.0
     if not now:
         return
@@ -166,7 +165,7 @@ def _print_loss(console: Console, run: RunFacts, language: Language) -> None:
     level = now
     for part in run.loss:
         level -= part.ms
-        if abs(part.ms) >= _MIN_LOSS_SHARE * now:
+        if round(part.ms, 1):
             rows.append((_loss_name(part, language), part.ms, level, _loss_colour(part), _alone(part, language)))
     rows.append((_word("loss_best", language), best, 0.0, "blue", ""))
     widest = max(cell_len(name) for name, *_ in rows)

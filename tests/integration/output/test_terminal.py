@@ -58,7 +58,8 @@ LOSS = (
     LossPart(cause="slow-rank", ms=40.0, fixable=True, finding=0, alone_ms=20.0),
     LossPart(cause="communication", ms=10.0, fixable=False),
     LossPart(cause="host", ms=0.1, fixable=True),
-    LossPart(cause="unexplained", ms=4.9, fixable=False),
+    LossPart(cause="input", ms=0.04, fixable=True),
+    LossPart(cause="unexplained", ms=4.86, fixable=False),
 )
 
 
@@ -71,15 +72,16 @@ def test_no_bar_is_longer_than_the_step(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_the_loss_is_a_waterfall_from_the_step_down_to_computing(capsys: pytest.CaptureFixture[str]) -> None:
     shown = screen(capsys, "en", FINDING, mean_step_ms=200.0, best_step_ms=145.0, open_percent=22.5, loss=LOSS)
-    lines = shown[shown.index("  loss ") :].splitlines()[:5]
+    lines = shown[shown.index("  loss ") :].splitlines()[:6]
     assert [" ".join(line.replace("█", "").split()) for line in lines] == [
         "loss mean step now 200.0 ms 100.0 %",
         "1 slow-rank 40.0 ms 20.0 % alone 20.0 ms",
         "critical-path communication 10.0 ms 5.0 %",
-        "unexplained 4.9 ms 2.5 %",
+        "host gaps 0.1 ms 0.1 %",
+        "unexplained 4.9 ms 2.4 %",
         "left: computing 145.0 ms 72.5 %",
     ]
-    assert [line.index("█") - lines[0].index("█") for line in lines] == [0, 32, 30, 29, 0]  # of 40 cells
+    assert [line.index("█") - lines[0].index("█") for line in lines] == [0, 32, 30, 30, 29, 0]  # of 40 cells
 
 
 def test_nothing_stands_out_only_where_little_is_fixable_or_unexplained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,8 @@ import type { LossPart } from "../api/types";
 import { duration, percent } from "../i18n/numbers";
 import { useText, type Key } from "../i18n/text";
 
-/** Parts below this share of the step are left out; they still count. */
-const LEAST = 0.005;
+/** Parts that would read 0.0 ms are left out, so that what is shown adds up. */
+const LEAST_MS = 0.05;
 
 interface Row {
   name: string;
@@ -27,7 +27,7 @@ export function LossWaterfall({ diagnosis }: { diagnosis: Diagnosis | null }) {
   let level = now;
   for (const part of diagnosis.run.loss) {
     level -= part.ms;
-    if (Math.abs(part.ms) < LEAST * now) continue;
+    if (Math.abs(part.ms) < LEAST_MS) continue;
     const kind = part.finding === null ? part.cause : "culprit";
     rows.push({ name: name(part), kind, ms: part.ms, from: Math.min(now, Math.max(0, level)), alone: part.alone_ms });
   }
