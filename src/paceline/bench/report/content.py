@@ -8,7 +8,7 @@ from datetime import datetime
 from paceline.bench.report.nodes import cards_section, nodes_section
 from paceline.bench.result import BenchResult, Measurement, interval_of
 from paceline.bench.scaling import if_fixed
-from paceline.bench.stragglers import stragglers
+from paceline.bench.stragglers import outlier_name, stragglers
 from paceline.core.i18n import Language, text
 from paceline.output.page.charts import ChartPoint, PageChart, line_chart
 from paceline.output.page.page import (
@@ -183,7 +183,7 @@ def _outliers(result: BenchResult, language: Language) -> PageSection | None:
         + text(
             f"bench.outlier_{each.kind}",
             language,
-            name=each.name,
+            name=outlier_name(each, language),
             value=format_number(each.value),
             peers=format_number(each.peers),
             percent=each.percent,
