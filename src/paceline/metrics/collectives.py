@@ -43,7 +43,7 @@ COLLECTIVE_INSTANCES = f"""
 """
 """One row per collective that several ranks recorded; ns.
 
-Nobody leaves before the last member arrives. Where the times say so, clocks are not aligned or the group is wrong: then
+No rank leaves before the last member arrives. Where the times say so, clocks are not aligned or the group is wrong: then
 arrivals mean nothing, and no waiting is worked out from them.
 """
 
@@ -189,7 +189,7 @@ def waiting_shares(run: Source) -> Table:
 
     share = sum(waiting) / sum(duration)
     """
-    if _all_recorded_waiting(run):  # then `waiting` is `wait`, and nobody's arrivals are needed
+    if _all_recorded_waiting(run):  # then `waiting` is `wait`, and no arrivals are needed
         return query(
             run,
             """

@@ -40,7 +40,7 @@ READ = (
     "host_calls",
     "counters",
 )
-"""Tables read before a run is ready; `events` waits until somebody opens the timeline."""
+"""Tables read before a run is ready; `events` are read when the timeline is opened."""
 
 MEMORY_LIMIT = "2GB"
 

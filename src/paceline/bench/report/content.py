@@ -102,7 +102,7 @@ def _verdict(result: BenchResult, language: Language) -> list[str]:
 
 
 def _metric(value: float | None) -> str:
-    """A count of stragglers, or a limit somebody wrote, has no digits after the point."""
+    """A count of stragglers, or a limit of the plan, has no digits after the point."""
     return f"{value:,.0f}" if value is not None and value.is_integer() else format_number(value)
 
 
