@@ -170,7 +170,7 @@ class StudyNumbers(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: float
     """T: mean step of the replay without launch delays."""
     ideal_ms: float
-    """T ideal: the same with every operation at its ideal time."""
+    """T ideal: the same with computing at its mean and transfers at their median."""
     slowdown: float
     """S = T / T ideal."""
     worst_workers_share: float | None
