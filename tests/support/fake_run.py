@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import count, groupby
 from typing import Any
 
@@ -43,5 +43,5 @@ class FakeRun:
     def load(self, names: Iterable[str]) -> None:
         """Everything is there."""
 
-    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        return self.connection.sql(query)
+    def sql(self, query: str, params: Mapping[str, object] | None = None) -> duckdb.DuckDBPyRelation:
+        return self.connection.sql(query, params=params)

@@ -25,7 +25,7 @@ def mllog_of(result: BenchResult, submission: MlperfLog) -> list[str]:
 
 
 def unknown_settings(result: BenchResult, submission: MlperfLog) -> list[str]:
-    """What MLPerf's log needs and nobody said: it is not written then."""
+    """What MLPerf's log needs and no file gives: it is not written then."""
     found = [_settings(run, submission) for run in result.largest.repetitions]
     return sorted({name for settings in found for name, value in settings.items() if value is None})
 

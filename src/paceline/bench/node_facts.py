@@ -15,7 +15,7 @@ _LARGEST_LINE = 100_000
 
 
 def read_node_facts(logs: Sequence[str]) -> tuple[NodeFacts, ...]:
-    """One for every log of a node, in their order; an empty one where a node said nothing."""
+    """One for every log of a node, in their order; an empty one where a node reported nothing."""
     return tuple(_first(Path(log)) for log in logs)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-
-import msgspec
+from typing import Literal
 
 from paceline.bench.result import OutlierPart, Repetition
 from paceline.bench.spread import Outlier, odd_values, slow_values
@@ -13,39 +12,52 @@ from paceline.bench.spread import Outlier, odd_values, slow_values
 
 def find_outliers(repetitions: Sequence[Repetition]) -> list[OutlierPart]:
     """Nodes and ranks that are slow in most repetitions, and repetitions that differ from the others."""
-    found = _persistent_outliers("node", [[sum(node) for node in each.cards] for each in repetitions])
+    found = [
+        _part("node", str(node), outlier, runs, node=node)
+        for node, outlier, runs in _persistent_outliers([[sum(node) for node in each.cards] for each in repetitions])
+    ]
     nodes = len(repetitions[0].cards)
     for node in range(nodes):
-        cards = [each.cards[node] for each in repetitions]
-        found += _persistent_outliers("rank", cards, prefix=f"node {node} card " if nodes > 1 else "")
+        for card, outlier, runs in _persistent_outliers([each.cards[node] for each in repetitions]):
+            if nodes > 1:
+                found.append(_part("rank", f"node {node} card {card}", outlier, runs, node=node, card=card))
+            else:
+                found.append(_part("rank", str(card), outlier, runs, card=card))
     odd = odd_values([each.throughput for each in repetitions])
     return found + [_part("run", str(each.place + 1), each, 1) for each in odd]
 
 
-def _persistent_outliers(kind: str, rows: Sequence[Sequence[float]], prefix: str = "") -> list[OutlierPart]:
-    """Those that are slow in more than half of the repetitions, with their median distance."""
+def _persistent_outliers(rows: Sequence[Sequence[float]]) -> list[tuple[int, Outlier, int]]:
+    """Places that are slow in more than half of the repetitions, worst first: (place, median outlier, repetitions)."""
     seen: dict[int, list[Outlier]] = {}
     for row in rows:
         for outlier in slow_values(row):
             seen.setdefault(outlier.place, []).append(outlier)
     often = {place: each for place, each in seen.items() if 2 * len(each) > len(rows)}
     worst = sorted(often.items(), key=lambda item: statistics.median(each.percent for each in item[1]))
-    return [_part(kind, f"{prefix}{place}", _median_outlier(each), len(each)) for place, each in worst]
+    return [(place, _median_outlier(each), len(each)) for place, each in worst]
 
 
 def _median_outlier(outliers: list[Outlier]) -> Outlier:
     return sorted(outliers, key=lambda each: each.percent)[len(outliers) // 2]
 
 
-def _part(kind: str, name: str, outlier: Outlier, runs: int) -> OutlierPart:
-    return msgspec.convert(
-        {
-            "kind": kind,
-            "name": name,
-            "value": outlier.value,
-            "peers": outlier.peers,
-            "percent": outlier.percent,
-            "runs": runs,
-        },
-        OutlierPart,
+def _part(
+    kind: Literal["rank", "node", "run"],
+    name: str,
+    outlier: Outlier,
+    runs: int,
+    *,
+    node: int | None = None,
+    card: int | None = None,
+) -> OutlierPart:
+    return OutlierPart(
+        kind=kind,
+        name=name,
+        value=outlier.value,
+        peers=outlier.peers,
+        percent=outlier.percent,
+        runs=runs,
+        node=node,
+        card=card,
     )

@@ -54,7 +54,7 @@ class EnergyPart(ResultPart, frozen=True):
 
 
 class NodeFacts(ResultPart, frozen=True):
-    """What a node reported about itself (jobs/node_facts.py); empty or null where it said nothing."""
+    """What a node reported about itself (jobs/node_facts.py); empty or null where it reported nothing."""
 
     host: str = ""
     platform: str = ""
@@ -149,6 +149,10 @@ class OutlierPart(ResultPart, frozen=True):
     percent: float
     runs: int
     """In how many repetitions it was an outlier."""
+    node: int | None = None
+    """Of a node, and of a rank where there are several nodes."""
+    card: int | None = None
+    """Of a rank: its card in the node."""
 
 
 class ProfilePart(ResultPart, frozen=True):

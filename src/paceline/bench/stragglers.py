@@ -22,7 +22,7 @@ class Straggler:
     def name(self, language: Language) -> str:
         """Short, for a headline."""
         if self.outlier is not None:
-            kind = text(f"bench.straggler_{self.outlier.kind}", language, name=self.outlier.name)
+            kind = text(f"bench.straggler_{self.outlier.kind}", language, name=outlier_name(self.outlier, language))
             return f"{kind}{f' ({self.host})' if self.host else ''} {self.outlier.percent:+.0f} %"
         assert self.finding is not None
         title = self.title_zh if language == "zh" and self.title_zh else self.finding.title
@@ -51,7 +51,12 @@ def _blames_a_few(finding: Finding, size: Measurement) -> bool:
 
 
 def _host(size: Measurement, outlier: OutlierPart) -> str:
-    number = outlier.name.removeprefix("node ").partition(" ")[0]
     nodes = size.repetitions[-1].nodes
-    is_node = outlier.kind == "node" or outlier.name.startswith("node ")
-    return nodes[int(number)].host if is_node and number.isdigit() and int(number) < len(nodes) else ""
+    return nodes[outlier.node].host if outlier.node is not None and outlier.node < len(nodes) else ""
+
+
+def outlier_name(outlier: OutlierPart, language: Language) -> str:
+    """Of a card, with its node where there are several."""
+    if outlier.node is None or outlier.card is None:
+        return outlier.name
+    return text("bench.node_and_card", language, node=outlier.node, card=outlier.card)

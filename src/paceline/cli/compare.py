@@ -135,7 +135,7 @@ def _print_table(
 def _cells(change: Change, table: str, language: Language) -> tuple[str, ...]:
     name = text(f"cli.compare.{change.name}", language) if table == "phases" else change.name
     percent = "" if change.percent is None else f"{change.percent:+.1f} %"
-    noise = f"{100 * change.noise / change.before:.1f} %" if change.before else ""
+    noise = "" if change.noise_percent is None else f"{change.noise_percent:.1f} %"
     colour = {"slower": "red", "faster": "green"}.get(change.verdict, "dim")
     verdict = f"[{colour}]{text(f'cli.compare.{change.verdict}', language)}[/]"
     return (

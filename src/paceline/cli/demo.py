@@ -1,4 +1,4 @@
-"""`paceline demo`: simulate a cluster with a fault that the reader is not told, diagnose it, and reveal the fault."""
+"""`paceline demo`: simulate a cluster with a fault that the diagnosis does not know, diagnose it, and reveal the fault."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ START = {
     "You want to start a job and measure it.": "paceline job submit, paceline bench run",
     "You have nothing yet: see a diagnosis of a simulated cluster.": "paceline demo",
 }
-"""What somebody may have, and where to start with it."""
+"""What a user may have, and the command to start with."""
 WIDTH = 110
 
 

@@ -112,7 +112,7 @@ class LossPart(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Something to look at: it is fixable, or nobody knows."""
+        """Something to look at: it is fixable, or unexplained."""
         return self.fixable or self.cause == UNEXPLAINED
 
 
@@ -170,7 +170,7 @@ class StudyNumbers(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: float
     """T: mean step of the replay without launch delays."""
     ideal_ms: float
-    """T ideal: the same with every operation at its usual time."""
+    """T ideal: the same with computing at its mean and transfers at their median."""
     slowdown: float
     """S = T / T ideal."""
     worst_workers_share: float | None

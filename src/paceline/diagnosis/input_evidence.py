@@ -19,8 +19,8 @@ def with_bottleneck(context: DiagnosisContext, finding: RuleFinding) -> RuleFind
     mine = [found[rank] for rank in finding.subject.ranks or sorted(found) if rank in found]
     if not mine:
         return finding
-    usual = Counter((each.stage.op_id, each.stage.op) for each in mine).most_common(1)[0][0]
-    return replace(finding, evidence=(*finding.evidence, *_evidence([one for one in mine if _key(one) == usual])))
+    most_common = Counter((each.stage.op_id, each.stage.op) for each in mine).most_common(1)[0][0]
+    return replace(finding, evidence=(*finding.evidence, *_evidence([one for one in mine if _key(one) == most_common])))
 
 
 def _key(one: Bottleneck) -> tuple[int, str]:

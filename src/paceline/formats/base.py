@@ -43,7 +43,7 @@ class Sink(Protocol):
     """An in-memory DuckDB for staging; a reader drops the temporary tables it creates."""
 
     def wants(self, table: str) -> bool:
-        """Whether rows of this table are asked for; rows that nobody asked for are ignored."""
+        """Whether rows of this table are asked for; other rows are ignored."""
         ...
 
     def add(self, table: str, columns: Mapping[str, Values | Any]) -> None:

@@ -22,16 +22,6 @@ class IntervalUnion:
         """Length of the part of each window [begin, end) that the union covers."""
         return self._up_to(end) - self._up_to(begin)
 
-    def first_inside(self, begin: Times, end: Times) -> Times:
-        """Start of the union inside each window; masked where the window is empty."""
-        if not len(self.starts):
-            return np.ma.masked_all(len(begin), dtype=np.int64)  # type: ignore[no-untyped-call,no-any-return]
-        at = np.searchsorted(self.ends, begin, side="right")
-        first = np.maximum(self.starts[np.minimum(at, len(self.starts) - 1)], begin)
-        missing = (at == len(self.starts)) | (first >= end)
-        # Usually none is missing, and importing numpy.ma takes 10 ms.
-        return np.ma.masked_array(first, mask=missing) if missing.any() else first
-
     def _up_to(self, time: Times) -> Times:
         if not len(self.starts):
             return np.zeros(len(time), dtype=np.int64)

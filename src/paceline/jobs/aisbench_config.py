@@ -49,7 +49,7 @@ class AisbenchConfig(msgspec.Struct, frozen=True):
 
 
 def read_aisbench_config(file: Path, version: str | None = None) -> AisbenchConfig:
-    """The session of this version; without one session_config, as ais-bench does unless it is told V2."""
+    """The session of this version; without one session_config, as ais-bench does unless V2 is asked for."""
     found = _literals(file)
     names = (SESSIONS[version],) if version in SESSIONS else tuple(SESSIONS.values())
     name = next((each for each in names if each in found), None)

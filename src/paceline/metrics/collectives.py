@@ -43,7 +43,7 @@ COLLECTIVE_INSTANCES = f"""
 """
 """One row per collective that several ranks recorded; ns.
 
-Nobody leaves before the last member arrives. Where the times say so, clocks are not aligned or the group is wrong: then
+No rank leaves before the last member arrives. Where the times say so, clocks are not aligned or the group is wrong: then
 arrivals mean nothing, and no waiting is worked out from them.
 """
 
@@ -142,7 +142,10 @@ def rank_operators(chosen: str) -> str:
 
 
 def collective_classes(run: Source, chosen: str) -> Table:
-    """Operator × kind of group; times are ms per step of one rank taking part, bandwidth = bytes / transit."""
+    """Operator × kind of group; times are ms per step of one rank taking part.
+
+    waiting_share = sum(wait) / sum(duration),  bandwidth = sum(bytes) / sum(transit)
+    """
     return query(
         run,
         f"""
@@ -152,7 +155,7 @@ def collective_classes(run: Source, chosen: str) -> Table:
                count(DISTINCT rank) AS ranks, count(*) AS calls,
                count(*) / count(DISTINCT (rank, step)) AS calls_per_step,
                sum(duration) / count(DISTINCT (rank, step)) / 1e6 AS time,
-               sum(wait) / count(DISTINCT (rank, step)) / 1e6 AS wait,
+               sum(wait) / count(DISTINCT (rank, step)) / 1e6 AS wait, sum(wait) / nullif(sum(duration), 0) AS waiting_share,
                sum(transit) / count(DISTINCT (rank, step)) / 1e6 AS transit,
                sum(bytes) AS bytes, avg(bytes) AS bytes_per_call, sum(bytes) / nullif(sum(transit), 0) AS bandwidth
         FROM rows GROUP BY op, kind ORDER BY sum(duration) DESC NULLS LAST, op, kind
@@ -186,7 +189,7 @@ def waiting_shares(run: Source) -> Table:
 
     share = sum(waiting) / sum(duration)
     """
-    if _all_recorded_waiting(run):  # then `waiting` is `wait`, and nobody's arrivals are needed
+    if _all_recorded_waiting(run):  # then `waiting` is `wait`, and no arrivals are needed
         return query(
             run,
             """

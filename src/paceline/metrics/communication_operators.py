@@ -147,13 +147,24 @@ class CommunicationOperators:
         )
 
     def times(self) -> Table:
-        """Per operator of `names` and rank: elapse, transit, wait, sync in ms per step."""
+        """Per operator of `names` and rank: elapse, transit, wait, sync, later_wait and idle in ms per step.
+
+        later_wait = wait - sync                waiting after the first byte
+        idle       = elapse - transit - wait    neither; both at least 0, and unknown where neither was recorded
+        """
         return query(
             self._run,
             """
-            SELECT id, rank, elapse / steps / 1e6 AS elapse, transit / steps / 1e6 AS transit, wait / steps / 1e6 AS wait,
-                   sync / steps / 1e6 AS sync
-            FROM operator_ranks ORDER BY id, rank
+            WITH per_step AS (
+                SELECT id, rank, elapse / steps / 1e6 AS elapse, transit / steps / 1e6 AS transit,
+                       wait / steps / 1e6 AS wait, sync / steps / 1e6 AS sync,
+                       transit IS NULL AND wait IS NULL AS is_whole
+                FROM operator_ranks
+            )
+            SELECT * EXCLUDE (is_whole),
+                   if(is_whole, NULL, greatest(0, coalesce(wait, 0) - coalesce(sync, 0))) AS later_wait,
+                   if(is_whole, NULL, greatest(0, elapse - coalesce(transit, 0) - coalesce(wait, 0))) AS idle
+            FROM per_step ORDER BY id, rank
             """,
         )
 

@@ -20,10 +20,9 @@ same ranks.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,11 +56,24 @@ class Sample:
 Verdict = Literal["faster", "slower", "same", "more", "less"]
 
 
+class LinkKey(NamedTuple):
+    src: int
+    dst: int
+    transport: str
+
+    def __str__(self) -> str:
+        return f"{self.src} → {self.dst} {self.transport}"
+
+
+Key = TypeVar("Key", str, int, LinkKey)
+"""What tells the rows of a table apart: a name, a rank or a link."""
+
+
 @dataclass(frozen=True)
 class Change:
     """One quantity in both runs. `verdict` is faster, slower or same; more or less where neither is good or bad."""
 
-    name: str
+    key: str | int | LinkKey
     unit: str
     before: float
     after: float
@@ -69,8 +81,17 @@ class Change:
     verdict: Verdict
 
     @property
+    def name(self) -> str:
+        return str(self.key)
+
+    @property
     def percent(self) -> float | None:
         return 100 * (self.after / self.before - 1) if self.before else None
+
+    @property
+    def noise_percent(self) -> float | None:
+        """Noise in percent of the value before."""
+        return 100 * self.noise / abs(self.before) if self.before else None
 
 
 @dataclass(frozen=True)
@@ -88,15 +109,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Measured:
-    """What is compared of one run: name → sample, a table each."""
+    """What is compared of one run: key → sample, a table each."""
 
     ranks: frozenset[int]
     step: Mapping[str, Sample]
     phases: Mapping[str, Sample]
-    by_rank: Mapping[str, Sample] = field(default_factory=dict)
+    by_rank: Mapping[int, Sample] = field(default_factory=dict)
     operators: Mapping[str, Sample] = field(default_factory=dict)
     transports: Mapping[str, Sample] = field(default_factory=dict)
-    links: Mapping[str, Sample] = field(default_factory=dict)
+    links: Mapping[LinkKey, Sample] = field(default_factory=dict)
 
 
 def compare(before: Measured, after: Measured) -> Comparison:
@@ -130,8 +151,8 @@ def _phases(found: tuple[Change, ...]) -> tuple[Change, ...]:
 
 
 def changes(
-    before: Mapping[str, Sample],
-    after: Mapping[str, Sample],
+    before: Mapping[Key, Sample],
+    after: Mapping[Key, Sample],
     unit: str,
     *,
     alike: bool = True,
@@ -142,29 +163,25 @@ def changes(
     shared = max(_median_sigma(before), _median_sigma(after)) if alike else 0.0
     shared = shared or _unknown(before, after)
     found = []
-    for name in before.keys() & after.keys():
-        old, new = before[name], after[name]
+    for key in sorted(before.keys() & after.keys()):
+        old, new = before[key], after[key]
         noise = SIGMAS * max(old.sigma, new.sigma, shared * max(abs(old.median), abs(new.median)))
         difference = new.median - old.median
         real = abs(difference) > max(noise, EFFECT_FLOOR * abs(old.median), least)
         better = (difference > 0) == more_is_faster
         verdict: Verdict = ("faster" if better else "slower") if real else "same"
-        found.append(Change(name, unit, old.median, new.median, noise, verdict))
-    return tuple(sorted(found, key=lambda c: (c.verdict == "same", -abs(c.after - c.before), _in_order(c.name))))
+        found.append(Change(key, unit, old.median, new.median, noise, verdict))
+    # Of equal changes, in the order of the keys: rank 9 before rank 10.
+    return tuple(sorted(found, key=lambda c: (c.verdict == "same", -abs(c.after - c.before))))
 
 
-def _in_order(name: str) -> str:
-    """Rank 9 before rank 10, where changes are alike."""
-    return re.sub(r"\d+", lambda number: number[0].zfill(12), name)
-
-
-def _median_sigma(samples: Mapping[str, Sample]) -> float:
+def _median_sigma(samples: Mapping[Key, Sample]) -> float:
     """The median relative sigma of a table: 0 where no row has enough steps."""
     known = [s.sigma / abs(s.median) for s in samples.values() if s.count >= FEWEST_STEPS and s.median]
     return float(np.median(known)) if known else 0.0
 
 
-def _unknown(before: Mapping[str, Sample], after: Mapping[str, Sample]) -> float:
+def _unknown(before: Mapping[Key, Sample], after: Mapping[Key, Sample]) -> float:
     enough = any(sample.count >= FEWEST_STEPS for samples in (before, after) for sample in samples.values())
     return 0.0 if enough else UNKNOWN_SIGMA
 
@@ -187,7 +204,7 @@ def measure(run: Run) -> Measured:
     """Reduce a run to what is compared."""
     run.load(["ranks", "steps", "links", "kernels", "operators"])
     ranks = run.sql("SELECT rank FROM ranks WHERE format IS NOT NULL").fetchall()
-    operators = _samples(run, _KERNELS) or _samples(run, _OPERATORS)
+    operators = _named_samples(run, _KERNELS) or _named_samples(run, _OPERATORS)
     performance = rank_performance(run)
     steps = _by_step(performance)
     return Measured(
@@ -196,8 +213,8 @@ def measure(run: Run) -> Measured:
         phases={part: steps[part] for part in PARTS} if steps else {},
         by_rank=_by_rank(performance),
         operators=operators,
-        transports=_samples(run, _LINKS.format(name="transport")),
-        links=_samples(run, _LINKS.format(name="src || ' → ' || dst || ' ' || transport")),
+        transports=_named_samples(run, _LINKS.format(columns="transport AS name")),
+        links={LinkKey(*key): sample for *key, sample in _samples(run, _LINKS.format(columns=_LINK), _LINK)},
     )
 
 
@@ -212,10 +229,10 @@ def _by_step(performance: RankPerformance) -> dict[str, Sample]:
     return {name: _sample(series) for name, series in means.items()}
 
 
-def _by_rank(performance: RankPerformance) -> dict[str, Sample]:
+def _by_rank(performance: RankPerformance) -> dict[int, Sample]:
     """Self time of each rank."""
     rows = zip(performance.ranks.tolist(), performance.self_time / 1e6, strict=True)
-    return {str(rank): _sample(known) for rank, times in rows if len(known := times[~np.isnan(times)])}
+    return {rank: _sample(known) for rank, times in rows if len(known := times[~np.isnan(times)])}
 
 
 def _sample(series: Floats) -> Sample:
@@ -223,13 +240,18 @@ def _sample(series: Floats) -> Sample:
     return Sample(median, 1.4826 * float(np.median(np.abs(series - median))) * _few(count), count)
 
 
-def _samples(run: Run, series: str) -> dict[str, Sample]:
-    """(name, value) rows, one per step, reduced by name."""
+def _named_samples(run: Run, series: str) -> dict[str, Sample]:
+    return {str(name): sample for name, sample in _samples(run, series, "name")}
+
+
+def _samples(run: Run, series: str, columns: str) -> Iterator[tuple[Any, ...]]:
+    """Rows with these columns and `value`, one per step, reduced by the columns: (*columns, sample)."""
     rows: list[tuple[Any, ...]] = run.sql(
-        f"SELECT name::VARCHAR, median(value), 1.4826 * mad(value), count(*) FROM ({series}) "
-        "WHERE value IS NOT NULL GROUP BY name"
+        f"SELECT {columns}, median(value), 1.4826 * mad(value), count(*) FROM ({series}) "
+        "WHERE value IS NOT NULL GROUP BY ALL"
     ).fetchall()
-    return {name: Sample(float(median), float(sigma or 0) * _few(count), count) for name, median, sigma, count in rows}
+    for *key, median, sigma, count in rows:
+        yield *key, Sample(float(median), float(sigma or 0) * _few(count), count)
 
 
 def _few(count: int) -> float:
@@ -257,6 +279,7 @@ _OPERATORS = """
     WHERE level = 'type' AND core IS DISTINCT FROM 'COMMUNICATION' GROUP BY rank, name
 """
 _LINKS = """
-    SELECT {name} AS name, step, sum(bytes) / nullif(sum(duration), 0) AS value FROM links
+    SELECT {columns}, step, sum(bytes) / nullif(sum(duration), 0) AS value FROM links
     WHERE scope = 'global' AND transport <> 'LOCAL' AND src <> dst GROUP BY ALL
 """
+_LINK = "src, dst, transport"

@@ -106,6 +106,14 @@ def flops_rows(run: Source, chosen: str, peak_rate: float | None) -> Table:
     return Table(numbers, {name: [row[at] for row in rows] for at, name in ((1, "name"), (2, "unit"), (6, "basis"))})
 
 
+FLOPS_BY_RANK = """
+    SELECT rank, sum(flops) AS flops, sum(flops_per_s) AS flops_per_s, max(utilisation) AS utilisation,
+           any_value(basis) AS basis
+    FROM flops WHERE name IS NULL GROUP BY rank
+"""
+"""All units of a rank together, from `flops_rows`: work and rates add up, the utilisation is that of the busiest unit."""
+
+
 def _operator_rows(run: Source, chosen: str, peak_rate: float | None) -> list[tuple[Any, ...]]:
     """Matrix products by rank, type and shapes, per step."""
     found = operator_flops(run, chosen)

@@ -8,8 +8,8 @@ input. With use(o) = mean length / capacity of o's output queue, and MindInsight
     a leaf with use < 60 %                       it reads too slowly
 
 Several operators may fulfil one of these. Behind a full queue nothing is late, so the search goes from the root towards
-the leaves, always to the emptiest input, and stops at the first. CPU use of one worker is judged as MindSpore does: above
-75 % it is busy (more workers help), below 20 % with several workers it waits (for a disk, a lock, or room in its queue).
+the leaves, always to the emptiest input, and stops at the first. The CPU use of one worker is shown beside it: a busy worker
+means that more of them help, an idle one that it waits for a disk, a lock, or room in its queue.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from paceline.metrics.table import Source
 ALL_FULL = 0.8
 PASSES_LESS = 0.1
 LEAF_LOW = 0.6
-CPU_BUSY, CPU_IDLE = 75.0, 20.0
 
 ROOT, PROCESSING, READING = "root", "processing", "reading"
-BUSY, WAITING = "busy", "waiting"
 
 
 @dataclass(frozen=True)
@@ -54,16 +52,6 @@ class Bottleneck:
     """root, processing or reading."""
     input_use: float | None
     """Of the fullest queue it takes from."""
-
-    @property
-    def workers_are(self) -> str | None:
-        """busy, waiting, or None when neither (or nothing was recorded)."""
-        cpu = self.stage.cpu_per_worker
-        if cpu is None:
-            return None
-        if cpu > CPU_BUSY:
-            return BUSY
-        return WAITING if cpu < CPU_IDLE and (self.stage.workers or 1) > 1 else None
 
 
 def bottlenecks(run: Source) -> dict[int, Bottleneck]:

@@ -38,8 +38,7 @@ _TRAFFIC = """
         FROM packets WHERE {chosen} AND packet_bytes > 0 AND count > 0 GROUP BY ALL
     ),
     moved AS (
-        SELECT src, dst, transport, "group", name, {op} AS op, name LIKE '%-total' AS is_sum, coalesce(size, 0) AS size,
-               bytes, duration, message
+        SELECT src, dst, transport, "group", name, {op} AS op, coalesce(size, 0) AS size, bytes, duration, message
         FROM (SELECT *, {transfer_key} AS key FROM transfers)
         LEFT JOIN sizes USING ("group") LEFT JOIN messages USING (rank, "group", transport, key)
         WHERE {counts} AND bytes > 0 AND {chosen}
@@ -50,7 +49,7 @@ _TRAFFIC = """
     )
     SELECT src, dst, transport, op, size, octave, by_bytes, sum(bytes)::DOUBLE AS bytes, sum(duration)::DOUBLE AS time,
            coalesce(sum(bytes) / nullif(sum(bytes / message), 0), -1)::DOUBLE AS message,
-           sum(bytes)::DOUBLE / count(*) AS execution, bool_or(is_sum) AS is_sum, count(*)::DOUBLE AS executions,
+           sum(bytes)::DOUBLE / count(*) AS execution, count(*)::DOUBLE AS executions,
            quantile_cont(duration / bytes, [0.25, 0.5, 0.75]) AS costs
     FROM kinds GROUP BY src, dst, transport, op, size, octave, by_bytes HAVING sum(bytes) >= {few}
     ORDER BY transport, op, size, octave, by_bytes, src, dst
@@ -76,7 +75,6 @@ class LinkTraffic:
     """Mean size of a message; nan = not recorded."""
     execution: Floats
     """Bytes of one execution of the operator, or of all of a step where only sums were recorded."""
-    is_sum: NDArray[np.bool_]
     executions: Floats
     cost: Floats
     scatter: Floats
@@ -116,7 +114,6 @@ def link_traffic(run: Source, chosen: str) -> LinkTraffic:
         op=rows["op"].astype(object),
         size=numbers[0],
         kind=_numbered([*names, *numbers]),
-        is_sum=rows["is_sum"].astype(np.bool_),
         executions=np.asarray(rows["executions"], dtype=np.float64),
         cost=middle,
         scatter=(high - low) / 1.349 / middle,

@@ -45,14 +45,7 @@ LINK_TOTALS = f"""
 """One row per link, over the steps chosen, from `link_steps`."""
 
 
-def _nominal(nominal: Nominal) -> str:
-    """The design speed of `transport` as SQL."""
-    cases = "".join(f" WHEN '{_quoted(name)}' THEN {float(speed)!r}" for name, speed in nominal.items())
-    return f"CASE transport{cases} END" if cases else "NULL::DOUBLE"
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
+_NOMINAL = "($nominal::DOUBLE[])[list_position($transports::VARCHAR[], transport)]"
 
 
 class LinkTables:
@@ -126,9 +119,10 @@ def store_links(run: RunTables, chosen: str, nominal: Nominal, *, schema: str = 
     """Create the tables `link_steps` (all steps) and `link_totals` (over the steps chosen) in a schema."""
     create = f"CREATE OR REPLACE {'TEMP ' if schema == 'temp' else ''}TABLE {schema}"
     run.connection.execute(f"{create}.link_steps AS {with_link_steps(chosen)} FROM link_steps")
-    totals = LINK_TOTALS.format(chosen=chosen, nominal=_nominal(nominal))
+    totals = LINK_TOTALS.format(chosen=chosen, nominal=_NOMINAL)
     totals = totals.replace("FROM link_steps", f"FROM {schema}.link_steps")
-    run.connection.execute(f"{create}.link_totals AS {totals}")
+    speeds = {"transports": list(nominal), "nominal": [float(speed) for speed in nominal.values()]}
+    run.connection.execute(f"{create}.link_totals AS {totals}", speeds)
 
 
 def packet_sizes(run: Source, chosen: str) -> Table:

@@ -62,21 +62,23 @@ def memory_curve(run: Source, rank: int, *, most: int = MOST_POINTS) -> Table:
     """
     return query(
         run,
-        f"""
+        """
         WITH
         points AS (
             SELECT coalesce(name, '') AS name, kind, coalesce((time - min(time) OVER ()) / 1e9, position) AS x,
                    allocated, reserved, active
-            FROM memory WHERE rank = {rank:d} AND kind IN ('sample', 'node') AND (time IS NOT NULL OR position IS NOT NULL)
+            FROM memory WHERE rank = $rank AND kind IN ('sample', 'node') AND (time IS NOT NULL OR position IS NOT NULL)
         ),
         placed AS (
-            SELECT *, floor(x / nullif(max(x) OVER (), 0) * {most:d}) AS pixel, if(kind = 'node', '', name) AS series
+            SELECT *, floor(x / nullif(max(x) OVER (), 0) * $most) AS pixel, if(kind = 'node', '', name) AS series
             FROM points
         )
         SELECT series, kind, min(x) AS x, max(allocated) AS allocated, max(reserved) AS reserved,
                max(active) AS active, arg_max(name, allocated) AS name
         FROM placed GROUP BY series, kind, pixel ORDER BY series, x
         """,
+        rank=rank,
+        most=most,
     )
 
 

@@ -133,7 +133,8 @@ def _against_peers(run: Source, rank: int, executions: str) -> list[OperatorTime
         ),
         rank_peers AS (SELECT rank, 0 AS peer_group, count(DISTINCT step) AS steps FROM executed GROUP BY rank)
         SELECT type, time, reference_time, mean, reference, excess FROM ({compared_operators(by_name=False)})
-        WHERE rank = {rank:d} AND reference IS NOT NULL
-        """
+        WHERE rank = $rank AND reference IS NOT NULL
+        """,
+        params={"rank": rank},
     )
     return [OperatorTime(*row) for row in rows.fetchall()]

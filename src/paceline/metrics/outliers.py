@@ -7,7 +7,7 @@ from which difference on one is slow. With m values left, of which the largest i
     apart    the i largest, for the greatest i ≤ n / 4 with P(Student's t with m - 2 degrees > t(m)) < α / m, m = n - i + 1
 
 This is the generalized extreme Studentized deviate test (B. Rosner, Technometrics 25, 1983), one-sided: several that are slow
-do not hide each other, and nobody stands apart among three.
+do not hide each other, and no value is an outlier among three.
 """
 
 from __future__ import annotations

@@ -105,9 +105,10 @@ def shown_link(run: Source, chosen: str, src: int, dst: int, transport: str) -> 
     rows = run.sql(
         f"""
         {with_link_steps(chosen)},
-        mine AS (SELECT * FROM link_steps WHERE scope = 'global' AND src = {src:d} AND dst = {dst:d} AND {chosen})
+        mine AS (SELECT * FROM link_steps WHERE scope = 'global' AND src = $src AND dst = $dst AND {chosen})
         SELECT transport, bandwidth, reference FROM (SELECT transport, {LINK_COLUMNS} FROM mine GROUP BY transport)
-        """
+        """,
+        params={"src": src, "dst": dst},
     )
     found = {name: (bandwidth, reference) for name, bandwidth, reference in rows.fetchall()}
     bandwidth, reference = found.get(transport, (None, None))

@@ -25,7 +25,7 @@ class StepBounds:
             'SELECT rank, step, start, "end", duration, overlapped, exposed, coalesce(data_wait, preparing), tail FROM steps '
             f"WHERE {where} AND step IS NOT NULL ORDER BY rank, step"
         ).fetchall()
-        # A rank whose step trace is lost has rows that only name its steps: nobody measured it.
+        # A rank whose step trace is lost has rows that only name its steps, without a measured time.
         measured = {rank for rank, _, *times in rows if any(time is not None for time in times[:3])}
         rows = [row for row in rows if row[0] in measured]
         self.ranks = np.unique(np.concatenate([events.ranks, np.array([row[0] for row in rows], dtype=np.int64)]))

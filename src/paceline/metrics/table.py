@@ -19,7 +19,7 @@ Texts = Sequence[str | None]
 class Source(Protocol):
     """Where tables are queried: a Run, or a copy of its tables that answers faster."""
 
-    def sql(self, query: str, /) -> duckdb.DuckDBPyRelation: ...
+    def sql(self, query: str, /, params: Mapping[str, object] | None = None) -> duckdb.DuckDBPyRelation: ...
 
 
 class RunTables(Source, Protocol):
@@ -53,9 +53,9 @@ class Table:
         return Table(self.numbers, texts)
 
 
-def query(run: Source, select: str) -> Table:
-    """The result of one SELECT as columns."""
-    return as_table(run.sql(select).fetchnumpy())
+def query(run: Source, select: str, **params: object) -> Table:
+    """The result of one SELECT as columns; `$name` in it is the parameter of that name."""
+    return as_table(run.sql(select, params=params or None).fetchnumpy())
 
 
 def as_table(columns: Mapping[str, NDArray[Any]]) -> Table:

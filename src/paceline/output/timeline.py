@@ -14,7 +14,7 @@ _CHUNK = 50_000
 _TIMELINE = """
     CREATE OR REPLACE TEMP TABLE timeline AS
     WITH
-    told AS (SELECT DISTINCT rank FROM events),
+    with_events AS (SELECT DISTINCT rank FROM events),
     lanes AS (
         SELECT rank, 'Steps' AS track, 'step ' || step AS name, 'step' AS category, start, duration, NULL AS args
         FROM steps
@@ -25,11 +25,11 @@ _TIMELINE = """
         SELECT rank, 'Kernels/stream ' || coalesce(stream::VARCHAR, '?'), name, type, start, duration,
                json_object('operator', operator, 'module', module, 'code', code, 'input_shapes', input_shapes,
                            'input_types', input_types, 'output_shapes', output_shapes)
-        FROM kernels WHERE rank NOT IN (FROM told) AND core IS DISTINCT FROM 'COMMUNICATION'
+        FROM kernels WHERE rank NOT IN (FROM with_events) AND core IS DISTINCT FROM 'COMMUNICATION'
         UNION ALL
         SELECT rank, 'Communication/' || coalesce("group", ''), name, op, start, duration,
                json_object('group', "group", 'sequence', sequence, 'peer', peer, 'bytes', bytes, 'wait_ns', wait)
-        FROM collectives WHERE rank NOT IN (FROM told)
+        FROM collectives WHERE rank NOT IN (FROM with_events)
     )
     SELECT rank, track, coalesce(name, '') AS name, coalesce(category, '') AS category, start,
            coalesce(duration, 0) AS duration, args,

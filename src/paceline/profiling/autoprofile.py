@@ -47,7 +47,7 @@ def when_imported(names: Sequence[str], then: Callable[[str], None]) -> None:
 
 
 class CountedRun(Protocol):
-    """What is told about the steps of a process."""
+    """What is reported about the steps of a process."""
 
     in_model_train: bool
 

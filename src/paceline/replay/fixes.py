@@ -122,7 +122,7 @@ def combine_fixes(base: Costs, one: Costs, other: Costs) -> Costs:
 
 
 def with_equal_work(replay: Replay, costs: Costs, classes: Iterable[tuple[int, ...]]) -> Costs:
-    """The work of each place of the program dealt evenly among peers: everybody has the mean of that step there.
+    """The work of each place of the program shared evenly among peers: each has the mean of that step there.
 
     Where computing was recorded by name, micro-batches are made alike too: samples can be redistributed among them.
     """

@@ -6,8 +6,8 @@ In this order, because each builds on the one before:
     2. the clocks of all ranks                      run/clock.py               from the collectives of known groups
     3. groups of what is left, by common ends       run/groups.py              on one clock
        pairs of receives in a pipeline's middle     run/neighbour_messages.py
-    4. kinds of groups that nobody named            run/group_kinds.py
-    5. stages of pipelines that nobody declared     run/pipeline_stages.py
+    4. kinds of groups without a name               run/group_kinds.py
+    5. stages of pipelines that are not declared    run/pipeline_stages.py
 """
 
 from __future__ import annotations

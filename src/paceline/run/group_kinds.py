@@ -1,4 +1,4 @@
-"""Kinds of groups that nobody named, from their structure: which ranks they join, and what they do.
+"""Kinds of groups without a name, from their structure: which ranks they join, and what they do.
 
     world     all ranks (run/views.py)
     pp        groups that only send and receive; a group with two ranks of one pipeline is nothing else

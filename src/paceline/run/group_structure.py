@@ -124,7 +124,7 @@ _Row = tuple[str, int, str, int | None, int | None, int | None, int | None]
 
 
 def structured_groups(connection: duckdb.DuckDBPyConnection) -> list[OperatorGroup]:
-    """The groups of all operators whose communicator is not recorded but told by the numbers in their links."""
+    """The groups of all operators whose communicator is not recorded but shown by the numbers in their links."""
     found: list[OperatorGroup] = []
     for reading in (True, False):
         rows = connection.execute(_MEMBERS, {"reading": reading}).fetchall()

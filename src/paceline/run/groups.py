@@ -6,7 +6,7 @@ soon after each other, in a ring within the time of one message. Operators of on
 one family and share a partition of the ranks: each operator of the family votes for the partition that its ends show, and the
 most frequent one is used. Coincidences are outvoted.
 
-How soon is learnt from the data: the closest tolerance that gives groups of equal size. Nobody leaves a collective before the
+How soon is learnt from the data: the closest tolerance that gives groups of equal size. No rank leaves a collective before the
 last member arrives; ranks for which that does not hold are no group, and a rank alone is none either: unknown stays unknown.
 """
 
@@ -60,7 +60,7 @@ _ENDS = """
 
 
 def infer_groups(connection: duckdb.DuckDBPyConnection) -> list[EndsGroup]:
-    """Groups of collectives whose communicator neither is recorded nor told by links."""
+    """Groups of collectives whose communicator is neither recorded nor shown by links."""
     votes: dict[Family, Counter[Partition]] = defaultdict(Counter)
     names: dict[Family, list[str]] = defaultdict(list)
     rows = connection.execute(_ENDS).fetchall()
@@ -171,7 +171,7 @@ def _is_scattered(partition: Partition) -> bool:
 
 
 def _overlap(partition: Partition, executions: list[list[list[int]]]) -> bool:
-    """Whether nobody left before the last member of its block arrived, in any execution."""
+    """Whether no rank left before the last member of its block arrived, in any execution."""
     block_of = {rank: number for number, block in enumerate(partition) for rank in block}
     for ends in executions:
         last_arrival: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Pipeline stages of groups that nobody declared: the order of pipeline groups, confirmed by who talks first.
+"""Pipeline stages that no recording declares: the order of pipeline groups, confirmed by who talks first.
 
 A chain of pipeline groups orders their ranks by their indices. It is the pipeline if in the steps the ranks at one end of
 the chain send before they receive (activations leave stage 0), and all others receive first. If that holds for the other end,

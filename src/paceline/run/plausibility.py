@@ -85,5 +85,5 @@ def _unequal_payloads(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning
     [(number,)] = connection.execute(_PAYLOADS, [list(PAYLOAD_FORMATS)]).fetchall()
     if not number:
         return []
-    said = f"{number:,} all-reduces have different payloads on their members: they are not one collective"
-    return [ReadWarning(None, None, said)]
+    message = f"{number:,} all-reduces have different payloads on their members: they are not one collective"
+    return [ReadWarning(None, None, message)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 
 import duckdb
@@ -91,12 +91,12 @@ class Run:
         self.load([name])
         return self.connection.view(name)
 
-    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Any SELECT over the tables; only the tables it names are read."""
+    def sql(self, query: str, params: Mapping[str, object] | None = None) -> duckdb.DuckDBPyRelation:
+        """Any SELECT over the tables; only the tables it names are read. `$name` in it is the parameter of that name."""
         check_read_only(self.connection, query)
         self.load(self._named_in(query))
         try:
-            return self.connection.sql(query)
+            return self.connection.sql(query, params=params)
         except duckdb.Error as error:
             raise query_error(error) from error
 

@@ -10,7 +10,7 @@ from paceline.storage.file_tree import File, Tree
 
 
 def with_compressed_files(tree: Tree, needed: Needed) -> Tree:
-    """The tree with the content of single compressed files (trace.json.zst) that nobody reads as they are."""
+    """The tree with the content of single compressed files (trace.json.zst) that no reader reads as they are."""
     return _with_unpacked(tree, [file for file in tree.files if _is_wanted_inside(file, needed)], needed)
 
 

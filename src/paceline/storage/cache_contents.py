@@ -86,7 +86,7 @@ def _entry(kind: str, path: Path) -> CacheEntry:
 
 @contextmanager
 def _held(path: Path) -> Iterator[bool]:
-    """Whether nobody else holds the lock of a store (a file in it) or of a journal (itself); held during the block."""
+    """Whether no other process holds the lock of a store (a file in it) or of a journal (itself); held during the block."""
     lock = path / _LOCK if path.is_dir() else path
     if not lock.exists():
         yield True

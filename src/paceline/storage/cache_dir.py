@@ -24,7 +24,7 @@ def cache_root() -> Path:
 
 
 def make_private(directory: Path) -> Path:
-    """Create a directory that only this user can enter; one that exists keeps the rights that somebody gave it."""
+    """Create a directory that only this user can enter; one that exists keeps its rights."""
     if not directory.exists():
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)

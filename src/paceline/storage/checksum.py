@@ -23,7 +23,7 @@ _ETAG = re.compile(r"[0-9a-f]{32}(-\d{1,5})?")
 
 
 def new_md5(data: Data = b"") -> hashlib._Hash:
-    """An MD5 to update: a checksum here, so FIPS builds of Python allow it where they can be told (from 3.9 on)."""
+    """An MD5 to update: a checksum here, so FIPS builds of Python allow it where it can be marked as one (from 3.9 on)."""
     if sys.version_info >= (3, 9):
         return hashlib.md5(data, usedforsecurity=False)
     return hashlib.md5(data)

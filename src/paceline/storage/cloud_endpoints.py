@@ -63,7 +63,7 @@ class CloudPlace:
 def find_endpoint_of(
     service: CloudService, *, described: CloudPlace, environment: CloudPlace, stored: CloudPlace
 ) -> str:
-    """Empty where nobody says anything."""
+    """Empty where nothing is configured."""
     if found := environment.named(service):
         return found
     # A description that names the file's own region does not mean the public endpoints of that region.

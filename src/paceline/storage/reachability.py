@@ -51,7 +51,7 @@ def require_answer(endpoint: str, *, what: str, ca_file: str | None = None) -> N
 
 
 def _resolve(host: str, what: str) -> None:
-    """In a thread: a name server that is down keeps the resolver busy for longer than anybody waits."""
+    """In a thread: a name server that is down keeps the resolver busy for longer than a user waits."""
     failures: list[str] = []
     done = threading.Event()
 

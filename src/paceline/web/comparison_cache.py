@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import duckdb
 import numpy as np
+from numpy.typing import NDArray
 
 from paceline.core.i18n import Language
 from paceline.diagnosis.finding_diff import FindingChange, compare_findings, unrecorded_kinds
-from paceline.metrics.compare import Change, Comparison, compare
+from paceline.metrics.compare import Change, Comparison, LinkKey, compare
 from paceline.web.paging import Column, ColumnKind, PagedTable
 from paceline.web.run_cache import CachedRun
 
@@ -18,7 +21,7 @@ MOST_KEPT = 4
 """Comparisons kept; the least recently used is dropped."""
 
 
-def _table(name: str, about: str, who: tuple[Column, ...], select: str, kind: ColumnKind) -> PagedTable:
+def _table(name: str, about: str, who: tuple[Column, ...], kind: ColumnKind) -> PagedTable:
     columns = (
         *who,
         Column("before", kind),
@@ -29,32 +32,32 @@ def _table(name: str, about: str, who: tuple[Column, ...], select: str, kind: Co
         Column("place", "count"),
     )
     query = f"""
-        SELECT {select}, before, after, change, noise, verdict, place FROM changes
-        WHERE part = '{name}' AND ($q IS NULL OR contains(lower(name), lower($q)))
+        SELECT * FROM changes_of_{name}
+        WHERE ($q IS NULL OR contains(lower(name), lower($q)))
           AND ($verdict IS NULL OR verdict = $verdict OR ($verdict = 'changed' AND verdict <> 'same'))
     """
     return PagedTable(name, about, columns, lambda filters: query, ("q", "verdict"), "place")
 
 
 _NAME = (Column("name"),)
+_LINK = (Column("src", "rank"), Column("dst", "rank"), Column("transport"))
 COMPARISONS: dict[str, PagedTable] = {
     table.name: table
     for table in (
-        _table("phases", "Step time and its parts per step, mean over ranks.", _NAME, "name", "ms"),
-        _table("ranks", "Self time of each rank, per step.", (Column("rank", "rank"),), "name::BIGINT AS rank", "ms"),
-        _table("operators", "Time per step by operator type, mean over ranks.", _NAME, "name", "ms"),
-        _table("transports", "Bandwidth by transport.", _NAME, "name", "rate"),
-        _table(
-            "links",
-            "Bandwidth of each link.",
-            (Column("src", "rank"), Column("dst", "rank"), Column("transport")),
-            "regexp_extract(name, '^[0-9]+')::BIGINT AS src, regexp_extract(name, '→ ([0-9]+)', 1)::BIGINT AS dst, "
-            "regexp_extract(name, '→ [0-9]+ (.*)$', 1) AS transport",
-            "rate",
-        ),
+        _table("phases", "Step time and its parts per step, mean over ranks.", _NAME, "ms"),
+        _table("ranks", "Self time of each rank, per step.", (Column("rank", "rank"),), "ms"),
+        _table("operators", "Time per step by operator type, mean over ranks.", _NAME, "ms"),
+        _table("transports", "Bandwidth by transport.", _NAME, "rate"),
+        _table("links", "Bandwidth of each link.", _LINK, "rate"),
     )
 }
 """Tables of a comparison; `place` orders by the size of the change, changes beyond noise first."""
+
+
+_STORED = """
+    place BIGINT, name VARCHAR, rank BIGINT, src BIGINT, dst BIGINT, transport VARCHAR,
+    before DOUBLE, after DOUBLE, change DOUBLE, noise DOUBLE, verdict VARCHAR
+"""
 
 
 @dataclass(frozen=True)
@@ -97,10 +100,6 @@ def _compare(before: CachedRun, after: CachedRun) -> CachedComparison:
     result = compare(before.exclusive(lambda: before.measured), after.exclusive(lambda: after.measured))
     unrecorded = after.exclusive(lambda: unrecorded_kinds(after.context.run))
     connection = duckdb.connect()
-    connection.execute(
-        "CREATE TABLE changes (part VARCHAR, place BIGINT, name VARCHAR, before DOUBLE, after DOUBLE, change DOUBLE, "
-        "noise DOUBLE, verdict VARCHAR)"
-    )
     for part in COMPARISONS:
         _store(connection, part, _rows(result, part))
     return CachedComparison(before, after, result, unrecorded, connection)
@@ -114,20 +113,42 @@ def _rows(result: Comparison, part: str) -> tuple[Change, ...]:
 
 
 def _store(connection: duckdb.DuckDBPyConnection, part: str, rows: tuple[Change, ...]) -> None:
-    if not rows:
-        return
+    """The table `changes_of_{part}`: numbers of metrics/compare.py, percents as fractions."""
+    numbers = {
+        "before": [row.before for row in rows],
+        "after": [row.after for row in rows],
+        "change": [_fraction(row.percent) for row in rows],
+        "noise": [_fraction(row.noise_percent) for row in rows],
+    }
     staged = {
         "place": np.arange(1, len(rows) + 1),
-        "name": np.array([row.name for row in rows], dtype=object),
-        "verdict": np.array([row.verdict for row in rows], dtype=object),
-        **{name: np.array([getattr(row, name) for row in rows]) for name in ("before", "after", "noise")},
+        "name": _texts(row.name for row in rows),
+        "verdict": _texts(row.verdict for row in rows),
+        **_keys(rows),
+        **{name: np.array(values, dtype=np.float64) for name, values in numbers.items()},
     }
-    connection.register("staged", staged)
-    connection.execute(
-        f"""
-        INSERT INTO changes BY NAME
-        SELECT '{part}' AS part, place, name, before, after, after / nullif(before, 0) - 1 AS change,
-               noise / nullif(abs(before), 0) AS noise, verdict FROM staged
-        """
-    )
-    connection.unregister("staged")
+    shown = ", ".join(f'if(isnan("{name}"), NULL, "{name}") AS "{name}"' for name in numbers)
+    connection.execute(f"CREATE TABLE changes_of_{part} ({_STORED})")
+    if rows:
+        connection.register("staged", staged)
+        connection.execute(f"INSERT INTO changes_of_{part} BY NAME SELECT * REPLACE ({shown}) FROM staged")
+        connection.unregister("staged")
+
+
+def _fraction(percent: float | None) -> float:
+    return np.nan if percent is None else percent / 100
+
+
+def _keys(rows: tuple[Change, ...]) -> dict[str, NDArray[Any]]:
+    """The rank, or src, dst and transport of the link, that a row is about."""
+    links = [row.key for row in rows if isinstance(row.key, LinkKey)]
+    return {
+        "rank": np.array([row.key if isinstance(row.key, int) else -1 for row in rows], dtype=np.int64),
+        "src": np.array([link.src for link in links] or [-1] * len(rows), dtype=np.int64),
+        "dst": np.array([link.dst for link in links] or [-1] * len(rows), dtype=np.int64),
+        "transport": _texts([link.transport for link in links] or [""] * len(rows)),
+    }
+
+
+def _texts(texts: Iterable[str]) -> NDArray[Any]:
+    return np.array([*texts, None], dtype=object)[:-1]

@@ -6,6 +6,7 @@ docs/tables.md; numbers people see come from paceline.metrics and have names of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -39,7 +40,7 @@ READ = (
     "host_calls",
     "counters",
 )
-"""Tables read before a run is ready; `events` waits until somebody opens the timeline."""
+"""Tables read before a run is ready; `events` are read when the timeline is opened."""
 
 MEMORY_LIMIT = "2GB"
 
@@ -70,8 +71,8 @@ class Snapshot:
         self.cursor = cursor
         self.cursor.execute("USE web")
 
-    def sql(self, query: str, /) -> duckdb.DuckDBPyRelation:
-        return self.cursor.sql(query)
+    def sql(self, query: str, /, params: Mapping[str, object] | None = None) -> duckdb.DuckDBPyRelation:
+        return self.cursor.sql(query, params=params)
 
 
 def make_snapshot(run: Run, scratch: Path, hardware: Hardware) -> None:

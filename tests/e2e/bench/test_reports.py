@@ -64,7 +64,7 @@ def result() -> BenchResult:
         )
         for step in (20.0, 40.0)
     ]
-    outlier = OutlierPart(kind="rank", name="1", value=40.0, peers=50.0, percent=-20.0, runs=3)
+    outlier = OutlierPart(kind="rank", name="1", value=40.0, peers=50.0, percent=-20.0, runs=3, card=1)
     sizes = with_efficiency(
         [
             msgspec.structs.replace(small, profile=profiles[0]),
@@ -156,7 +156,7 @@ def test_of_a_thousand_cards_the_slowest_are_shown_and_that_is_said() -> None:
     result = a_result((1024.0,), ranks=1024)
     cards = tuple(0.5 if card == 1000 else 1.0 for card in range(1024))
     run = msgspec.structs.replace(result.largest.repetitions[0], cards=(cards,))
-    outlier = OutlierPart(kind="rank", name="1000", value=0.5, peers=1.0, percent=-50.0, runs=1)
+    outlier = OutlierPart(kind="rank", name="1000", value=0.5, peers=1.0, percent=-50.0, runs=1, card=1000)
     size = msgspec.structs.replace(result.largest, repetitions=(run,), outliers=(outlier,))
     page = to_html(result_page(msgspec.structs.replace(result, measurements=(size,)), "en"))
     assert "The slowest 64 of 1,024 cards" in page and len(charts_of(page)[0]["points"]) == 64
@@ -174,7 +174,7 @@ def test_every_node_is_shown_with_its_hardware_its_use_and_its_throughput() -> N
         )
         for number, each in enumerate(result.largest.repetitions)
     )
-    outlier = OutlierPart(kind="node", name="2", value=70.0, peers=100.0, percent=-30.0, runs=2)
+    outlier = OutlierPart(kind="node", name="2", value=70.0, peers=100.0, percent=-30.0, runs=2, node=2)
     size = msgspec.structs.replace(result.largest, nodes=3, repetitions=runs, outliers=(outlier,))
     made = msgspec.structs.replace(result.provenance, nodes=nodes)
     page = result_page(msgspec.structs.replace(result, measurements=(size,), provenance=made), "en")

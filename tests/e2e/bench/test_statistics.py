@@ -11,6 +11,7 @@ from paceline.bench.provenance import busy_machine_warning
 from paceline.bench.result import Measurement, ProfilePart, Repetition, SpreadPart
 from paceline.bench.scaling import scaling_losses, with_efficiency
 from paceline.bench.spread import odd_values, slow_values, spread
+from paceline.bench.stragglers import outlier_name
 from paceline.core.errors import UsageError
 from support.bench.result_trees import a_result, vars_of
 
@@ -73,7 +74,16 @@ def test_a_rank_that_is_slow_once_in_three_runs_is_no_outlier_and_twice_is_one()
     assert [(each.kind, each.name) for each in once] == [("run", "2")]
     found = find_outliers([repetition(*slow), repetition(*slow), repetition(*fast)])
     assert [(each.kind, each.name, each.runs) for each in found] == [("rank", "2", 2), ("run", "3", 1)]
-    assert found[0].percent == pytest.approx(-20)
+    assert found[0].percent == pytest.approx(-20) and (found[0].node, found[0].card) == (None, 2)
+
+
+def test_an_outlier_of_several_nodes_is_a_card_of_a_node() -> None:
+    one = repetition(10.0)
+    both = [msgspec.structs.replace(one, cards=((10.0, 10.0), (10.0, 6.0))) for _ in range(2)]
+    node, card = find_outliers(both)
+    assert (node.kind, node.node, node.card) == ("node", 1, None)
+    assert (card.kind, card.name, card.node, card.card) == ("rank", "node 1 card 1", 1, 1)
+    assert outlier_name(card, "zh") == "节点 1 卡 1" and outlier_name(node, "zh") == "1"
 
 
 def test_baseline_takes_noise_into_account() -> None:

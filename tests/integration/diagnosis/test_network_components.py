@@ -69,7 +69,6 @@ class Broken(Simulation):  # type: ignore[misc]
             time=sums[:, 1],
             message=sums[:, 0] / sums[:, 2],
             execution=np.array([each[:, 0].mean() for each in values]),
-            is_sum=np.zeros(len(keys), dtype=np.bool_),
             executions=np.array([float(len(each)) for each in values]),
             cost=quartiles[:, 1],
             scatter=(quartiles[:, 2] - quartiles[:, 0]) / 1.349 / quartiles[:, 1],

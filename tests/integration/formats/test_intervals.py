@@ -21,8 +21,6 @@ def test_covered_length_equals_counting_the_units_inside(spans: list[tuple[int, 
     merged = merge_intervals(starts, ends)
     lower, upper = np.array([begin]), np.array([begin + length])
     assert merged.covered(lower, upper).tolist() == [len(inside & window)]
-    first = merged.first_inside(lower, upper).tolist()
-    assert first == [min(inside & window, default=None)]
 
 
 @given(intervals)

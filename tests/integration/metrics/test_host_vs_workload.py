@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import duckdb
 import pytest
 
@@ -27,8 +29,8 @@ class Kernels:
         ]
         self.connection.executemany("INSERT INTO kernels VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def sql(self, query: str, /) -> duckdb.DuckDBPyRelation:
-        return self.connection.sql(query)
+    def sql(self, query: str, /, params: Mapping[str, object] | None = None) -> duckdb.DuckDBPyRelation:
+        return self.connection.sql(query, params=params)
 
 
 @pytest.mark.parametrize(("shapes", "known"), [(None, False), ("8,8", False), ("{time},8", True)])

@@ -30,7 +30,7 @@ from paceline.output.terminal import figure, print_diagnosis
 from paceline.run.run import Run
 from paceline.simulate import ClusterSpec, simulate
 from paceline.simulate.faults import KINDS
-from paceline.web.api.charts import breakdown_rows, host_link_rows, link_rows, self_time_rows
+from paceline.web.api.charts import breakdown_rows, communication_rows, host_link_rows, link_rows, self_time_rows
 from paceline.web.paging import Filters, read_page
 from paceline.web.snapshot import Snapshot, make_snapshot
 from paceline.web.tables import TABLES
@@ -211,7 +211,21 @@ def assert_charts_and_tables_agree(run: Shown) -> None:
     cells = dict(zip(zip(heat["rank"], heat["step"], strict=True), heat["excess"], strict=True))
     for row in (row | {"step": 2} for row in run.rows("step-trace", step=2)):
         assert cells[row["rank"], row["step"]] == same(np.nan if row["excess"] is None else row["excess"])
+    assert_communication_agrees(run)
     assert_links_agree(run)
+
+
+def assert_communication_agrees(run: Shown) -> None:
+    table = run.rows("communication")
+    chart = communication_rows(run.snapshot, None)
+    for name in ("time", "waiting", "transit", "waiting_share", "bytes"):
+        assert column(chart, name) == {row["rank"]: same(np.nan if row[name] is None else row[name]) for row in table}
+    pieces = run.report.tables["operator_times"].numbers
+    known = ~np.isnan(pieces["idle"])
+    parts = sum(np.nan_to_num(pieces[name][known]) for name in ("transit", "sync", "later_wait", "idle"))
+    assert parts == pytest.approx(pieces["elapse"][known], abs=1e-6)
+    collectives = run.report.tables["collectives"].numbers
+    assert collectives["waiting_share"] == pytest.approx(collectives["wait"] / collectives["time"], nan_ok=True)
 
 
 def assert_links_agree(run: Shown) -> None:

@@ -59,6 +59,7 @@ def test_classes_are_operators_in_kinds_of_groups_longest_first() -> None:
         pytest.approx(4 / 3),
         pytest.approx(22 / 3),
     )
+    assert reduce["waiting_share"] == pytest.approx(8 / 22)
     assert (reduce["wait"], reduce["transit"]) == (pytest.approx(8 / 3), pytest.approx(8 / 3))
     assert (reduce["bytes"], reduce["bytes_per_call"]) == (13_000_000, 3_250_000)
     assert reduce["bandwidth"] == pytest.approx(13 / 8)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pytest
+
 from paceline.metrics.communication_operators import CommunicationOperators
 from paceline.metrics.links import store_links
 from paceline.metrics.table import Table
@@ -13,7 +16,8 @@ MS = 1_000_000
 
 
 def call(rank: int, op: str, duration: int, *, step: int | None = 1, sequence: int = 0, **more: Any) -> dict[str, Any]:
-    times = {name: more.pop(name, part) * MS for name, part in (("transit", 2), ("wait", 1), ("sync", 1))}
+    given = {name: more.pop(name, part) for name, part in (("transit", 2), ("wait", 1), ("sync", 1))}
+    times = {name: None if time is None else time * MS for name, time in given.items()}
     row = {"rank": rank, "step": step, "group": "g", "op": op, "name": f"{op}{sequence}", "sequence": sequence}
     return {**row, "duration": duration * MS, "bytes": 4_000_000, **times, **more}
 
@@ -67,6 +71,19 @@ def test_times_are_per_step_for_classes() -> None:
         (11, 0, 4, 2, 1, 1),
     ]
     assert as_rows(CommunicationOperators(RUN, "step = 2").times(), "id", "elapse") == [(0, 8), (8, 4), (9, 4)]
+
+
+def test_the_pieces_of_an_operator_make_up_its_time() -> None:
+    """8 ms: 2 transfer, 5 wait, 1 of these before the first byte; in the middle one neither is known, in the last no waiting."""
+    calls = [
+        call(0, "x", 8, wait=5),
+        call(1, "x", 9, transit=None, wait=None, sync=None),
+        call(2, "x", 7, transit=3, wait=None, sync=None),
+        call(3, "x", 4, transit=3, wait=2, sync=0),
+    ]
+    found = CommunicationOperators(FakeRun(collectives=calls), "step = 1").times()
+    assert found.numbers["later_wait"][:4].tolist() == pytest.approx([4, np.nan, 0, 2], nan_ok=True)
+    assert found.numbers["idle"][:4].tolist() == pytest.approx([1, np.nan, 4, 0], nan_ok=True)
 
 
 def test_collectives_without_a_step_are_one_step_and_those_without_a_duration_are_left_out() -> None:

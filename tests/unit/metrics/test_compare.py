@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paceline.core.errors import UsageError
-from paceline.metrics.compare import Change, Measured, Sample, changes, compare, measure
+from paceline.metrics.compare import Change, LinkKey, Measured, Sample, changes, compare, measure
 from support.fake_run import FakeRun
 
 MS = 1_000_000
@@ -43,8 +43,11 @@ def test_a_change_is_real_beyond_three_sigma_and_one_per_cent(before: Sample, af
 def test_a_change_tells_both_values_their_noise_and_its_size() -> None:
     found = change(Sample(100, 1.0, 9), Sample(125, 2.0, 9))
     assert (found.name, found.unit, found.before, found.after, found.noise) == ("x", "ms", 100, 125, 6)
-    assert found.percent == pytest.approx(25)
-    assert change(Sample(0, 0.0, 9), Sample(5, 0.0, 9)).percent is None
+    assert found.percent == pytest.approx(25) and found.noise_percent == pytest.approx(6)
+    below = change(Sample(-50, 1.0, 9), Sample(-60, 1.0, 9))
+    assert below.percent == pytest.approx(20) and below.noise_percent == pytest.approx(6)  # 3 of 50
+    new = change(Sample(0, 0.0, 9), Sample(5, 0.0, 9))
+    assert new.percent is None and new.noise_percent is None
 
 
 @pytest.mark.parametrize(("least", "verdict"), [(1.9, "slower"), (2.0, "same")])
@@ -75,20 +78,14 @@ def test_rows_with_few_steps_or_without_a_value_do_not_tell_the_noise_of_others(
 
 
 def test_real_changes_come_first_then_the_largest_then_by_number() -> None:
-    before = {name: Sample(100, 1, 9) for name in ("rank 10", "rank 9", "a", "b", "c", "only here")}
-    after = {
-        "rank 10": Sample(101, 1, 9),
-        "rank 9": Sample(101, 1, 9),
-        "a": Sample(102.5, 1, 9),
-        "b": Sample(90, 1, 9),
-        "c": Sample(120, 1, 9),
-        "only there": Sample(1, 1, 9),
-    }
-    found = changes(before, after, "ms", alike=False)
-    assert [one.name for one in found] == ["c", "b", "a", "rank 9", "rank 10"]
+    after = {10: 101.0, 9: 101.0, 1: 102.5, 2: 90.0, 3: 120.0}
+    before = dict.fromkeys((*after, 77), Sample(100, 1, 9))
+    found = changes(before, {rank: Sample(time, 1, 9) for rank, time in {**after, 78: 1.0}.items()}, "ms", alike=False)
+    assert [one.name for one in found] == ["3", "2", "1", "9", "10"]
 
 
 STEP = {"step": Sample(1000, 1, 9)}
+LINK = LinkKey(0, 1, "RDMA")
 
 
 def measured(ranks: Sequence[int] = (0,), **tables: dict[str, Sample]) -> Measured:
@@ -102,7 +99,7 @@ def test_a_part_of_a_step_must_change_by_a_thousandth_of_the_step() -> None:
         return part.verdict
 
     assert [verdict(11.0), verdict(11.01)] == ["same", "slower"]
-    ranks = [measured(by_rank={"0": Sample(value, 0, 9)}) for value in (10.0, 11.0)]
+    ranks = [measured(by_rank={0: Sample(value, 0, 9)}) for value in (10.0, 11.0)]
     assert compare(*ranks).ranks[0].verdict == "same"
     operators = [measured(operators={"x": Sample(value, 0, 9)}) for value in (10.0, 11.0)]
     assert compare(*operators).operators[0].verdict == "same"
@@ -129,7 +126,7 @@ def test_parts_are_in_the_order_of_a_step_and_overlap_is_neither_good_nor_bad() 
 
 
 def test_only_runs_of_the_same_ranks_are_compared_rank_by_rank() -> None:
-    tables = {"by_rank": {"0": Sample(9, 0, 9)}, "links": {"l": Sample(9, 0, 9)}, "transports": {"t": Sample(9, 0, 9)}}
+    tables = {"by_rank": {0: Sample(9, 0, 9)}, "links": {LINK: Sample(9, 0, 9)}, "transports": {"t": Sample(9, 0, 9)}}
     same = compare(measured(**tables), measured(**tables))
     assert same.same_ranks and [one.unit for one in (*same.ranks, *same.links, *same.transports)] == [
         "ms",
@@ -138,9 +135,10 @@ def test_only_runs_of_the_same_ranks_are_compared_rank_by_rank() -> None:
     ]
     other = compare(measured(**tables), measured((0, 1), **tables))
     assert not other.same_ranks and (other.ranks, other.links, other.transports, other.operators) == ((), (), (), ())
-    slower = {**tables, "links": {"l": Sample(5, 0, 9)}, "transports": {"t": Sample(5, 0, 9)}}
+    slower = {**tables, "links": {LINK: Sample(5, 0, 9)}, "transports": {"t": Sample(5, 0, 9)}}
     found = compare(measured(**tables), measured(**slower))
     assert (found.links[0].verdict, found.transports[0].verdict) == ("slower", "slower")
+    assert found.links[0].key == LINK and found.links[0].name == "0 → 1 RDMA"
 
 
 def test_operators_of_one_run_only_take_no_time_in_the_other_if_half_are_common() -> None:
@@ -184,7 +182,7 @@ def test_steps_and_parts_are_medians_of_means_over_ranks() -> None:
     assert (step.median, step.sigma, step.count) == (120, pytest.approx(1.4826 * 10 * 1.495), 3)
     assert found.ranks == {0, 1} and found.phases["compute"] == Sample(60, 0, 3)
     assert found.phases["free"].median == 5 and found.phases["exposed"].median == 55
-    assert found.by_rank == {"0": Sample(60, 0, 3), "1": Sample(70, 0, 3)}
+    assert found.by_rank == {0: Sample(60, 0, 3), 1: Sample(70, 0, 3)}
 
 
 FEW = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.2, 7: 1.14, 8: 1.129, 9: 1.107, 10: 10 / 9.2, 20: 20 / 19.2}
@@ -200,7 +198,7 @@ def test_the_spread_of_few_steps_is_corrected() -> None:
     ]
     found = measure(recording(transfers=transfers))  # type: ignore[arg-type]
     assert {name: (sample.median, sample.sigma, sample.count) for name, sample in found.links.items()} == {
-        f"0 → {count} x": (100, pytest.approx(1.4826 * 10 * factor), count) for count, factor in FEW.items()
+        LinkKey(0, count, "x"): (100, pytest.approx(1.4826 * 10 * factor), count) for count, factor in FEW.items()
     }
 
 
@@ -250,7 +248,7 @@ def test_links_and_transports_carry_bytes_over_time() -> None:
     ]
     found = measure(recording(transfers=transfers))  # type: ignore[arg-type]
     assert found.links == {
-        "0 → 1 RDMA": Sample(8, pytest.approx(1.4826 * 2 * 1.495), 3),  # 10, 8 and 5 GB/s
-        "1 → 0 RDMA": Sample(2.5, 0, 1),
+        LinkKey(0, 1, "RDMA"): Sample(8, pytest.approx(1.4826 * 2 * 1.495), 3),  # 10, 8 and 5 GB/s
+        LinkKey(1, 0, "RDMA"): Sample(2.5, 0, 1),
     }
     assert found.transports == {"RDMA": Sample(5, pytest.approx(1.4826 * 1 * 1.495), 3)}  # 80 / 20, 8 and 5

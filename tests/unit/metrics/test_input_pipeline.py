@@ -7,12 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.metrics.input_pipeline import (
-    BUSY,
     PROCESSING,
     READING,
     ROOT,
-    WAITING,
-    Bottleneck,
     DatasetOperator,
     bottleneck,
     bottlenecks,
@@ -68,23 +65,9 @@ def test_the_first_suspect_from_the_root_towards_the_leaves(
     assert (found and (found.stage.op_id, found.why, found.input_use)) == expected
 
 
-@pytest.mark.parametrize(
-    ("cpu", "workers", "expected"),
-    [
-        (304, 4, BUSY),
-        (300, 4, None),  # 75 % each
-        (80, 4, None),  # 20 % each
-        (76, 4, WAITING),
-        (76, 0, BUSY),
-        (76, None, BUSY),
-        (19, 2, WAITING),
-        (19, 1, None),
-        (19, None, None),
-        (None, 4, None),
-    ],
-)
-def test_workers_are_busy_or_wait(cpu: float | None, workers: int | None, expected: str | None) -> None:
-    assert Bottleneck(DatasetOperator(1, "Map", 0, workers, 0.0, cpu), PROCESSING, 1.0).workers_are == expected
+@pytest.mark.parametrize(("cpu", "workers", "expected"), [(304, 4, 76), (76, 0, 76), (76, None, 76), (None, 4, None)])
+def test_cpu_use_is_shared_by_the_workers(cpu: float | None, workers: int | None, expected: float | None) -> None:
+    assert DatasetOperator(1, "Map", 0, workers, 0.0, cpu).cpu_per_worker == expected
 
 
 def test_an_operator_that_takes_from_one_before_it_is_taken_for_a_leaf() -> None:

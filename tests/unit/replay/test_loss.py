@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from paceline.diagnosis.context import DiagnosisContext
+from paceline.replay import loss as loss_module
 from paceline.replay.fixes import scale_self_time, scale_transfers
 from paceline.replay.loss import Loss, account, shapley
 from paceline.replay.replay import Costs
@@ -93,3 +94,16 @@ def test_shares_are_means_over_all_orders() -> None:
     saved = {(): 0, (0,): 1, (1,): 2, (2,): 3, (0, 1): 5, (0, 2): 4, (1, 2): 7, (0, 1, 2): 12}
     shares = shapley(3, lambda fixed: np.asarray(20.0 - saved[tuple(sorted(fixed))]))
     assert [float(share) for share in shares] == pytest.approx([16 / 6, 28 / 6, 28 / 6])
+
+
+def test_input_that_fixes_and_even_work_took_already_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 4, 4, 10 and 4: faults took 1 of the first; even work 3 of it, which is as usual, and 5 of the 6 above the median."""
+    saved = iter([np.array([[1.0, 0], [0, 0]]), np.array([[3.0, 0], [5, 0]])])
+    monkeypatch.setattr(loss_module, "_saved", lambda replay, before, after: next(saved))
+    left = loss_module._input_left(_Nothing(), None, None, np.array([[4.0, 4], [10, 4]]))  # type: ignore[arg-type]
+    assert left.tolist() == [[3, 4], [5, 4]]
+    assert loss_module._input_left(_Nothing(), None, None, np.zeros((0, 0))).size == 0  # type: ignore[arg-type]
+
+
+class _Nothing:
+    costs = None

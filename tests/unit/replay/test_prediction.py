@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from paceline.metrics.rank_timeline import Timeline
-from paceline.replay.prediction import predict_steps
+from paceline.replay.prediction import _self_time_ratio, predict_steps
 from paceline.replay.replay import Replay
 from support.small_timeline import event, small_timeline, step_end
 
@@ -56,7 +56,8 @@ def test_two_steps_cannot_tell() -> None:
 def test_of_many_steps_those_of_the_other_parity_are_asked(steps: int, error: float) -> None:
     """Even steps have no gap, most odd ones one of 15; over all steps no gap is the median."""
     gaps = [15 if step % 2 and step < 9 else 0 for step in range(steps)]
-    assert errors(one_rank([10] * steps, gaps))[0] == error
+    found = errors(one_rank([10] * steps, gaps))
+    assert found[0] == error and found[2] == error
 
 
 def test_without_kernels_work_is_that_of_the_others_as_much_longer_as_the_self_time() -> None:
@@ -103,4 +104,30 @@ def test_own_lags_and_tails_do_not_help() -> None:
         rows.append(step_end(0, first + 2, at + 100, 10, first + 1, step=step))
     line = replace(small_timeline(rows, steps=(0, 1, 2)), computed=np.array([10, 0, 10] * 3))
     predicted = [100 + (11 - 2), 100 + (11 - 2), 100 - (20 - 2)]
+    assert errors(line) == pytest.approx([abs(each - 100) / 100 for each in predicted])
+
+
+def test_the_ratio_of_self_times_is_one_where_it_is_unknown() -> None:
+    """Self times 10, 20 and 40: against the median of the others, 30, 25 and 15; then a rank that only works in one step."""
+    rows = []
+    for rank, own in enumerate([(10, 20, 40), (5, 0, 0), (0, 0, 0)]):
+        until = 0
+        for step, work in enumerate(own):
+            until += work
+            rows.append(step_end(rank, 3 * rank + step, 100 * (step + 1), work, -1, step=step, own=until))
+    found = _self_time_ratio(small_timeline(rows, steps=(0, 1, 2)))
+    # Rank 1: 5 over a median of 0, then 0 over 2.5.
+    assert found == pytest.approx(np.array([[10 / 30, 20 / 25, 40 / 15], [1, 1, 1], [1, 1, 1]]))
+
+
+def test_computing_beside_an_event_is_the_own_also_where_none_came_before_it() -> None:
+    """The transfer of each step hides computing of 5, 5 and 30, and no computing precedes it."""
+    rows = []
+    for step, hidden in enumerate((5, 5, 30)):
+        first, at = 2 * step, 100 * step
+        rows.append(event(0, "all_reduce", first, at, at + T, 0, first - 1, step=step, place=1, overlap=hidden))
+        rows.append(step_end(0, first + 1, at + 100, 100 - hidden, first, step=step))
+    line = replace(small_timeline(rows, steps=(0, 1, 2)), computed=np.array([0, 10] * 3))
+    # What follows is 10 computed and the median gap of the others: 85 - 10 and 60 beside 85, 72.5 - and 85 for the last.
+    predicted = [5 + 10 + (85 + 60) / 2, 5 + 10 + (85 + 60) / 2, 30 + 10 + 85]
     assert errors(line) == pytest.approx([abs(each - 100) / 100 for each in predicted])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paceline.replay.replay import Replay, ReplayResult
+from paceline.replay.replay import Replay, ReplayResult, _in_or_behind_circles
 from support.small_timeline import event, small_timeline, step_end
 
 NAN = float("nan")
@@ -165,3 +165,9 @@ def test_dependencies_in_a_circle_are_cut_where_they_run_against_the_clock() -> 
     assert replay.base.start.tolist() == [10, 40, 54, 15, 24, 45]  # rank 1 goes on when it was recorded to, at 24
     assert moments(replay, work={0: 0, 5: 5}) == [0, 40, 54, 15, 24, 35]
     assert meeting().contradictions == 0
+
+
+def test_what_waits_for_a_circle_is_behind_it_and_what_leads_to_it_is_not() -> None:
+    """0 → 1 → 2 → 3, where 3 and 4 wait for each other, and 5 waits for 2 and 4; node 6 stands alone."""
+    later, earlier = np.array([1, 2, 3, 4, 3, 5, 5]), np.array([0, 1, 2, 3, 4, 4, 2])
+    assert _in_or_behind_circles(later, earlier, 7).tolist() == [False] * 3 + [True] * 3 + [False]

@@ -388,7 +388,7 @@ export interface StepTimes {
 export interface StudyNumbers {
   /** T: mean step of the replay without launch delays. */
   step_ms: number;
-  /** T ideal: the same with every operation at its usual time. */
+  /** T ideal: the same with computing at its mean and transfers at their median. */
   ideal_ms: number;
   /** S = T / T ideal. */
   slowdown: number;

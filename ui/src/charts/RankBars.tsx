@@ -12,13 +12,13 @@ export interface Bar {
   down?: number;
 }
 
-interface RankBarsProps {
-  bars: Bar[];
+interface RankBarsProps<B extends Bar> {
+  bars: B[];
   /** Names of CSS colour variables, one per stacked part. */
   colors: string[];
   downColor?: string;
   marked: ReadonlySet<number>;
-  tip: (bar: Bar) => Tip;
+  tip: (bar: B) => Tip;
   label: string;
   height?: number;
   onPick?: ((rank: number) => void) | undefined;
@@ -27,7 +27,16 @@ interface RankBarsProps {
 const LEFT = 66;
 const BOTTOM = 26;
 
-export function RankBars({ bars, colors, downColor, marked, tip, label, height = 220, onPick }: RankBarsProps) {
+export function RankBars<B extends Bar>({
+  bars,
+  colors,
+  downColor,
+  marked,
+  tip,
+  label,
+  height = 220,
+  onPick,
+}: RankBarsProps<B>) {
   const [cursor, setCursor] = useState<number | null>(null);
   const high = bars.reduce((most, bar) => Math.max(most, sum(bar.up)), 0);
   const low = -bars.reduce((most, bar) => Math.max(most, bar.down ?? 0), 0);

@@ -13,6 +13,7 @@ interface Row {
   calls: number;
   time: number;
   wait: number;
+  waitingShare: number;
   transit: number;
   bytes: number;
   bandwidth: number;
@@ -31,6 +32,7 @@ export function CollectiveTable() {
     calls: at("calls_per_step", i),
     time: at("time", i),
     wait: at("wait", i),
+    waitingShare: at("waiting_share", i),
     transit: at("transit", i),
     bytes: at("bytes_per_call", i),
     bandwidth: at("bandwidth", i),
@@ -76,7 +78,7 @@ function columns(rows: Row[], t: Text): Column<Row>[] {
     {
       name: t("ui.collectives.share"),
       text: true,
-      value: (row) => row.wait / row.time,
+      value: (row) => row.waitingShare,
       show: (row) => <MoveWait row={row} longest={longest} />,
     },
     {

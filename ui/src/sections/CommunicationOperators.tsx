@@ -31,10 +31,10 @@ export function CommunicationOperators() {
   const isSplit = bars.some((bar) => bar.up.length > 1);
   const [pieces, colors] = isSplit ? [PIECES, COLORS] : [WHOLE, WHOLE_COLOR];
   const tip = useCallback(
-    (bar: Bar) => ({
+    (bar: OperatorBar) => ({
       title: `${t("ui.name.rank_title", { n: bar.rank })} · ${cluster.byRank.get(bar.rank)?.host ?? ""}`,
       lines: [
-        [t("ui.operators.elapse"), duration(bar.up.reduce((a, b) => a + b, 0))],
+        [t("ui.operators.elapse"), duration(bar.elapse)],
         ...(bar.up.length > 1 ? PIECES : []).map((piece, i): [string, string] => [
           t(`ui.operators.${piece}` as Key),
           duration(bar.up[i]),
@@ -102,24 +102,21 @@ function firstOf(operators: Columns): number {
   return operators.length ? ids[Math.max(0, what.indexOf("named"))] : 0;
 }
 
-function barsOf(times: Columns, id: number): Bar[] {
-  const [ids, rank, elapse, transit, wait, sync] = ["id", "rank", "elapse", "transit", "wait", "sync"].map((name) =>
-    times.num(name),
-  );
-  const bars: Bar[] = [];
-  for (let i = 0; i < times.length; i++) {
-    if (ids[i] !== id) continue;
-    if (Number.isNaN(transit[i]) && Number.isNaN(wait[i])) {
-      bars.push({ rank: rank[i], up: [elapse[i] || 0] });
-      continue;
-    }
-    const [moving, waiting, before] = [transit[i] || 0, wait[i] || 0, sync[i] || 0];
-    bars.push({
+interface OperatorBar extends Bar {
+  elapse: number;
+}
+
+function barsOf(times: Columns, id: number): OperatorBar[] {
+  const [ids, rank, elapse] = ["id", "rank", "elapse"].map((name) => times.num(name));
+  const pieces = ["transit", "sync", "later_wait", "idle"].map((name) => times.num(name));
+  const isWhole = (i: number): boolean => Number.isNaN(pieces[3][i]);
+  return Array.from(ids, (_, i) => i)
+    .filter((i) => ids[i] === id)
+    .map((i) => ({
       rank: rank[i],
-      up: [moving, before, Math.max(0, waiting - before), Math.max(0, (elapse[i] || 0) - moving - waiting)],
-    });
-  }
-  return bars;
+      elapse: elapse[i],
+      up: isWhole(i) ? [elapse[i] || 0] : pieces.map((piece) => piece[i] || 0),
+    }));
 }
 
 function nameOf(operators: Columns, i: number, t: Text): string {

@@ -8,7 +8,7 @@ from datetime import datetime
 from paceline.bench.report.nodes import cards_section, nodes_section
 from paceline.bench.result import BenchResult, Measurement, interval_of
 from paceline.bench.scaling import if_fixed
-from paceline.bench.stragglers import stragglers
+from paceline.bench.stragglers import outlier_name, stragglers
 from paceline.core.i18n import Language, text
 from paceline.output.page.charts import ChartPoint, PageChart, line_chart
 from paceline.output.page.page import (
@@ -102,7 +102,7 @@ def _verdict(result: BenchResult, language: Language) -> list[str]:
 
 
 def _metric(value: float | None) -> str:
-    """A count of stragglers, or a limit somebody wrote, has no digits after the point."""
+    """A count of stragglers, or a limit of the plan, has no digits after the point."""
     return f"{value:,.0f}" if value is not None and value.is_integer() else format_number(value)
 
 
@@ -183,7 +183,7 @@ def _outliers(result: BenchResult, language: Language) -> PageSection | None:
         + text(
             f"bench.outlier_{each.kind}",
             language,
-            name=each.name,
+            name=outlier_name(each, language),
             value=format_number(each.value),
             peers=format_number(each.peers),
             percent=each.percent,

@@ -75,7 +75,7 @@ def _node_use(size: Measurement) -> dict[int, float]:
 
 
 def _node_chart(result: BenchResult, points: Sequence[ChartPoint], language: Language) -> PageChart:
-    slow = {each.name.replace("node ", "") for each in result.largest.outliers if each.kind == "node"}
+    slow = {str(each.node) for each in result.largest.outliers if each.kind == "node"}
     axes = (text("bench.node_axis", language), text("bench.axis_throughput", language))
     return bar_chart(points, slow, text("bench.nodes_chart", language), axes)
 
@@ -90,7 +90,7 @@ def cards_section(result: BenchResult, language: Language) -> PageSection | None
     if len(means) > _MOST_CARDS:
         caption = text("bench.cards_slowest", language, n=_MOST_CARDS, all=len(means))
         means = sorted(means, key=lambda card: card[1])[:_MOST_CARDS]
-    slow = {each.name.replace("node ", "").replace(" card ", "/") for each in size.outliers if each.kind == "rank"}
+    slow = {_card_name(each.node, each.card) for each in size.outliers if each.kind == "rank"}
     rows = tuple((name, format_number(value), format_number(spread)) for name, value, spread in means)
     heads = ("card", "throughput", "deviation")
     table = without_empty_columns(PageTable(tuple(text(f"bench.{head}", language) for head in heads), rows))
@@ -106,6 +106,10 @@ def _card_means(size: Measurement) -> list[tuple[str, float, float | None]]:
     for n, cards in enumerate(nodes):
         for c in range(len(cards)):
             values = [each.cards[n][c] for each in size.repetitions]
-            name = f"{n}/{c}" if len(nodes) > 1 else str(c)
+            name = _card_name(n if len(nodes) > 1 else None, c)
             found.append((name, fmean(values), stdev(values) if len(values) > 1 else None))
     return found
+
+
+def _card_name(node: int | None, card: int | None) -> str:
+    return str(card) if node is None else f"{node}/{card}"

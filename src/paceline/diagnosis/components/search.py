@@ -31,7 +31,7 @@ MIN_SHARE = 0.7
 MOST_NATS = 25.0
 MOST_COMPONENTS = 4
 MIXED_SHARE = 1 / 3
-"""With more than this share of the slow time unexplained the class is mixed: nobody is named."""
+"""With more than this share of the slow time unexplained the class is mixed: no component is named."""
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@ def one_off_stall(
 
 def _confidence(context: DiagnosisContext, columns: list[int], lost: float) -> float:
     """Over steps: these are longer than the typical one by what was lost in each, ns, and the others are not."""
-    times, usual = context.replay.measured.step_times, context.step_ms * 1e6
-    return nearer(times[columns], np.delete(times, columns), at=usual + lost, normal=usual)
+    times, typical = context.replay.measured.step_times, context.step_ms * 1e6
+    return nearer(times[columns], np.delete(times, columns), at=typical + lost, normal=typical)
 
 
 def one_off_transfers(context: DiagnosisContext) -> list[RuleFinding]:
@@ -74,8 +74,8 @@ def one_off_transfers(context: DiagnosisContext) -> list[RuleFinding]:
 
 
 def _is_outlier(context: DiagnosisContext, instance: int) -> bool:
-    usual, took = _median_transfer(context, instance), float(context.timeline.events.transfer[instance])
-    return took > OUTLIER_FACTOR * usual and took - usual > OUTLIER_SHARE * context.step_ms * 1e6
+    typical, took = _median_transfer(context, instance), float(context.timeline.events.transfer[instance])
+    return took > OUTLIER_FACTOR * typical and took - typical > OUTLIER_SHARE * context.step_ms * 1e6
 
 
 def _median_transfer(context: DiagnosisContext, instance: int) -> float:

@@ -175,8 +175,8 @@ class _TraceSummary:
         for at in indices:
             event = spans[at]
             collective = event.args.collective if event.args else None
-            told = None if collective is None else str(collective)
-            self._calls.append((event.name or "", told, self._thread(event), int(start[at]), int(end[at])))
+            declared = None if collective is None else str(collective)
+            self._calls.append((event.name or "", declared, self._thread(event), int(start[at]), int(end[at])))
 
     def _thread(self, event: _Event) -> int:
         key = event.pid, event.tid
@@ -228,9 +228,11 @@ class _TraceSummary:
         params = self._enclosing(launched, thread, parameters=True)
         annotation = self._enclosing(launched, thread, parameters=False)
         inside = ((params != NOTHING) | (annotation != NOTHING)) & ~np.array([*own, True])[kernel]
-        told = np.zeros(len(kernel), dtype=np.bool_)
-        told[list(self._collectives)] = True
-        communicates = (np.array([*(op is not None for op in ops), False])[kernel] | told | inside) & (kernel >= 0)
+        is_declared = np.zeros(len(kernel), dtype=np.bool_)
+        is_declared[list(self._collectives)] = True
+        communicates = (np.array([*(op is not None for op in ops), False])[kernel] | is_declared | inside) & (
+            kernel >= 0
+        )
         program: Counter[str] = Counter()
         for at in np.flatnonzero(communicates).tolist():
             recorded = self._calls[params[at]][1] if params[at] != NOTHING else None

@@ -192,7 +192,7 @@ def _read_device_number(sink: Sink) -> int | None:
 
 
 def _capacity(head: TraceHead, device: int | None) -> int | None:
-    """Memory of the card as the driver told torch; one kind of card is enough to know it."""
+    """Memory of the card as the driver reported it; one kind of card is enough to know it."""
     known = {each.totalGlobalMem for each in head.devices if device in (None, each.id) and each.totalGlobalMem > 0}
     return known.pop() if len(known) == 1 else None
 

@@ -67,8 +67,8 @@ def _install(wheel: Path, extras: str, *, replace: bool) -> str:
     for step in steps:
         done = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         if done.returncode:
-            said = done.stdout.decode(errors="replace")
-            errors = re.findall(r"^ERROR: (.*)", said, re.MULTILINE) or said.strip().splitlines() or ["pip failed"]
+            output = done.stdout.decode(errors="replace")
+            errors = re.findall(r"^ERROR: (.*)", output, re.MULTILINE) or output.strip().splitlines() or ["pip failed"]
             return f"pip: {errors[-1]}"
     return ""
 

@@ -119,7 +119,7 @@ def unrecorded_collectives(connection: duckdb.DuckDBPyConnection) -> list[Eviden
     [(recorded,)] = connection.execute("SELECT count(*) FROM (SELECT 1 FROM raw.collectives LIMIT 1)").fetchall()
     if recorded or communicating < 2:
         return []
-    message = "no collective was recorded (profiler level 0), so nobody knows who waited for whom, nor the links: "
+    message = "no collective was recorded (profiler level 0), so neither waiting nor links are known: "
     return [EvidenceGap("missing", (), message + "record with level 1 (Level1) to see them")]
 
 
@@ -140,8 +140,8 @@ def is_cut_short(executions: Sequence[int]) -> bool:
     """
     if len(executions) < 2:
         return False
-    usual = median(count for count in executions[:-1] if count) if any(executions[:-1]) else 0
-    return executions[-1] < FEWER * usual
+    typical = median(count for count in executions[:-1] if count) if any(executions[:-1]) else 0
+    return executions[-1] < FEWER * typical
 
 
 def _outside(steps: list[_StepKernels]) -> bool:

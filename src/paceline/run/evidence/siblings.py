@@ -107,12 +107,12 @@ def _missing(kinds: Mapping[str, Mapping[Member, File]]) -> Iterator[EvidenceGap
     for kind, members in kinds.items():
         by_shape[kind.startswith("*"), len(next(iter(members)))].append(kind)
     for alike in by_shape.values():
-        usual, agreeing = Counter(frozenset(kinds[kind]) for kind in alike).most_common(1)[0]
-        if agreeing < 2 or len(usual) < 3:
+        common, agreeing = Counter(frozenset(kinds[kind]) for kind in alike).most_common(1)[0]
+        if agreeing < 2 or len(common) < 3:
             continue
         for kind in alike:
-            lacking = sorted(usual - kinds[kind].keys())
-            if lacking and 2 * len(usual & kinds[kind].keys()) > len(usual):
+            lacking = sorted(common - kinds[kind].keys())
+            if lacking and 2 * len(common & kinds[kind].keys()) > len(common):
                 names = ", ".join("/".join(each) for each in lacking[:_MOST_NAMED])
                 yield EvidenceGap("missing", (), f"no {kind} of {names}, unlike other files beside it", core=False)
 
@@ -121,12 +121,16 @@ def _smaller(kinds: Mapping[str, Mapping[Member, File]]) -> Iterator[EvidenceGap
     for members in kinds.values():
         if len(members) < 3:
             continue
-        usual = median(file.size for file in members.values())
-        small = [file for file in members.values() if file.size < SMALLER * usual]
+        typical = median(file.size for file in members.values())
+        small = [file for file in members.values() if file.size < SMALLER * typical]
         others = [file for file in members.values() if file not in small]
-        if small and len(small) < len(others) and all(abs(each.size - usual) <= SIZES_AGREE * usual for each in others):
+        if (
+            small
+            and len(small) < len(others)
+            and all(abs(each.size - typical) <= SIZES_AGREE * typical for each in others)
+        ):
             for file in sorted(small)[:_MOST_NAMED]:
-                message = f"has {file.size:,} bytes, those of other ranks {int(usual):,}: it seems to be cut off"
+                message = f"has {file.size:,} bytes, those of other ranks {int(typical):,}: it seems to be cut off"
                 yield EvidenceGap("cut", (), message, file.relative, core=False)
 
 
@@ -135,6 +139,6 @@ def _cut(files: Iterable[File]) -> Iterator[EvidenceGap]:
         try:
             what = cut_off(file.path, file.size)
         except OSError:
-            continue  # nobody reads it
+            continue  # no reader reads it
         if what:
             yield EvidenceGap("cut", (), what, file.relative, core=False)

@@ -28,7 +28,7 @@ def mark_expendable() -> None:
 
 @contextmanager
 def task_budget(size: int) -> Iterator[None]:
-    """Limits for a task that parses so many bytes; none in a process that somebody needs."""
+    """Limits for a task that parses so many bytes; none in a process that other work needs."""
     if not _expendable:
         yield
         return

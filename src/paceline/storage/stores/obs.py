@@ -265,7 +265,7 @@ class ObsStore:
             return None
 
     def _abort_abandoned(self, key: str) -> None:
-        """Abort uploads of this object that killed processes began and nobody resumed: their parts are paid for."""
+        """Abort uploads of this object that killed processes began and that were not resumed: their parts are paid for."""
         from obs import ListMultipartUploadsRequest
 
         with suppress(StorageError):  # who may not list uploads may still upload

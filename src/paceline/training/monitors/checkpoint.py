@@ -194,7 +194,7 @@ class CheckpointMonitor(Monitor):
                 path = self._iteration_saver.save(point, data.tensors, data.scalars, data.weights)
             else:
                 path = self._write_files(point, data)
-        except Exception as error:  # in the background thread nobody else would report it
+        except Exception as error:  # in the background thread nothing else would report it
             self._status.failed(_problem_of(error), consequence="earlier checkpoints are kept, training continues")
         else:
             self._took, self._saved = monotonic() - began, point.global_step

@@ -68,7 +68,7 @@ class Override:
 def make_config(file: YamlFile, arguments: Sequence[str]) -> RunConfig:
     """Values of the file, overridden by the arguments and checked; errors name the line or argument and the nearest key.
 
-    A file of MindFormers has keys without a meaning here: they are listed once. All problems are told together.
+    A file of MindFormers has keys without a meaning here: they are listed once. All problems are reported together.
     """
     overrides = list(parse(arguments))
     values = json.loads(json.dumps(file.values, default=str))
@@ -88,7 +88,7 @@ def make_config(file: YamlFile, arguments: Sequence[str]) -> RunConfig:
 def _convert(
     values: dict[str, Any], file: YamlFile, overrides: Sequence[Override], problems: list[UsageError]
 ) -> RunConfig:
-    """Values that do not fit are taken out one after the other, so that all of them are told."""
+    """Values that do not fit are taken out one after the other, so that all of them are reported."""
     while True:
         try:
             config = msgspec.convert(values, RunConfig, strict=False)
@@ -100,8 +100,8 @@ def _convert(
     if len(problems) == 1:
         raise problems[0]
     if problems:
-        told = "\n".join(f"  {each}" + (f" ({each.hint})" if each.hint else "") for each in problems)
-        raise UsageError(f"{file.file}: {len(problems)} problems\n{told}")
+        listed = "\n".join(f"  {each}" + (f" ({each.hint})" if each.hint else "") for each in problems)
+        raise UsageError(f"{file.file}: {len(problems)} problems\n{listed}")
     return config
 
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from paceline.metrics import memory
 from paceline.metrics.collectives import rank_communication
+from paceline.metrics.flops import FLOPS_BY_RANK
 from paceline.metrics.links import host_links
 from paceline.metrics.steps import PARTS
 from paceline.metrics.table import Source, Table, as_table, query
@@ -64,9 +65,9 @@ def breakdown_rows(
     snapshot: Snapshot, step: int | None, chosen: Mapping[str, int | str | list[int] | None]
 ) -> tuple[Table, dict[str, object]]:
     """Ranks of a host, stage or group (null = any), and what else the chart shows."""
-    rows = "rank_means" if step is None else f"(SELECT * FROM rank_steps WHERE step = {step})"
+    rows = "rank_means" if step is None else "(SELECT * FROM rank_steps WHERE step = $step)"
     select = f"SELECT one.* FROM {rows} AS one JOIN ranks USING (rank) WHERE {WHO}"
-    values = {"rank": None, **chosen}
+    values = {"rank": None, **chosen} | ({} if step is None else {"step": step})
     found = snapshot.cursor.execute(f"{select} ORDER BY rank", values).fetchnumpy()
     names = ("duration", *PARTS)
     means = snapshot.cursor.execute(
@@ -77,9 +78,13 @@ def breakdown_rows(
 
 @router.get("/runs/{run_id}/charts/communication", responses=PROBLEMS | BINARY, response_class=Response)
 async def communication_times(request: Request, run: RunDependency, step: Step = None) -> Response:
-    """Per rank its communication per step: rank, time, waiting, transit (ms), bytes."""
-    select = f"SELECT rank, time, waiting, transit, bytes FROM ({rank_communication(chosen_steps(step))}) ORDER BY rank"
-    return binary(await query_run(request, run, lambda snapshot: to_bytes(query(snapshot, select))))
+    """Per rank its communication per step: rank, time, waiting, transit (ms), waiting_share, bytes."""
+    return binary(await query_run(request, run, lambda snapshot: to_bytes(communication_rows(snapshot, step))))
+
+
+def communication_rows(source: Source, step: int | None) -> Table:
+    means = rank_communication(chosen_steps(step))
+    return query(source, f"SELECT rank, time, waiting, transit, waiting_share, bytes FROM ({means}) ORDER BY rank")
 
 
 @router.get("/runs/{run_id}/charts/links", responses=PROBLEMS | BINARY, response_class=Response)
@@ -122,12 +127,8 @@ def self_time_rows(source: Source) -> Table:
 @router.get("/runs/{run_id}/charts/resources", responses=PROBLEMS | BINARY, response_class=Response)
 async def resources(request: Request, run: RunDependency) -> Response:
     """Per rank: peak, capacity (bytes), share of the memory, flops, flops_per_s, utilisation, and what they are based on."""
-    select = """
-        WITH work AS (
-            SELECT rank, sum(flops) AS flops, sum(flops_per_s) AS flops_per_s, max(utilisation) AS utilisation,
-                   any_value(basis) AS basis
-            FROM flops WHERE name IS NULL GROUP BY rank
-        )
+    select = f"""
+        WITH work AS ({FLOPS_BY_RANK})
         SELECT rank, peak, capacity, share, flops, flops_per_s, utilisation, work.basis
         FROM ranks LEFT JOIN rank_memory USING (rank) LEFT JOIN work USING (rank) ORDER BY rank
     """
@@ -147,19 +148,19 @@ async def counters(request: Request, run: RunDependency, rank: Rank) -> Response
         WITH placed AS (
             SELECT name, series, (time - min(time) OVER ()) / 1e9 AS x, value,
                    floor((time - min(time) OVER ()) / nullif(max(time) OVER () - min(time) OVER (), 0) * {MOST_POINTS}) AS pixel
-            FROM counters WHERE rank = {rank}
+            FROM counters WHERE rank = $rank
         )
         SELECT name || coalesce(' ' || placed.series, '') AS series, min(x) AS x, avg(value) AS value
         FROM placed GROUP BY name, placed.series, pixel ORDER BY 1, 2
     """
-    return binary(await query_run(request, run, lambda snapshot: to_bytes(query(snapshot, select))))
+    return binary(await query_run(request, run, lambda snapshot: to_bytes(query(snapshot, select, rank=rank))))
 
 
 @router.get("/runs/{run_id}/charts/input", responses=PROBLEMS | BINARY, response_class=Response)
 async def input_queue(request: Request, run: RunDependency, rank: Rank) -> Response:
     """A rank's input queues batch by batch: batches waiting, and ms to get and to push one."""
-    select = f"""
+    select = """
         SELECT queue, step, size, capacity, get_time / 1e6 AS get_time, push_time / 1e6 AS push_time
-        FROM input_steps WHERE rank = {rank} ORDER BY queue, step LIMIT 100000
+        FROM input_steps WHERE rank = $rank ORDER BY queue, step LIMIT 100000
     """
-    return binary(await query_run(request, run, lambda snapshot: to_bytes(query(snapshot, select))))
+    return binary(await query_run(request, run, lambda snapshot: to_bytes(query(snapshot, select, rank=rank))))

@@ -63,14 +63,17 @@ class WhatIfAnswer(Answer):
 
 
 @router.get("/runs/{run_id}/fixes", responses=PROBLEMS)
-async def fixes(run: RunDependency, lang: LanguageQuery = "en") -> Fixes:
+async def fixes(request: Request, run: RunDependency, lang: LanguageQuery = "en") -> Fixes:
     """Fixes for the findings, then recipe changes that can do something in this run."""
     run.report(lang)
     found: dict[str, Fix] = {}
     for number, finding in enumerate(run.findings(lang), 1):
         for fix in suggested(finding):
             found.setdefault(fix, Fix(fix=fix, finding=number, title=finding.title))
-    for fix in possible_fixes(run.context):
+    possible = await get_service(request).limiter.run(
+        request, lambda: run.cached_result(("possible-fixes",), lambda: possible_fixes(run.context))
+    )
+    for fix in possible:
         found.setdefault(fix, Fix(fix=fix))
     return Fixes(fixes=list(found.values()))
 

@@ -85,7 +85,9 @@ function Operators({ run, card }: CardTabProps) {
       title={t("ui.web.card.glance.operators")}
       missing={recorded ? undefined : t("ui.web.card.operators.empty")}
     >
-      <SmallBars rows={rows.map((row) => [String(row["type"] ?? row["name"]), [Number(row["time"])]])} />
+      <SmallBars
+        rows={rows.map((row) => ({ name: String(row["type"] ?? row["name"]), ...wholeBar(Number(row["time"])) }))}
+      />
     </Glance>
   );
 }
@@ -103,7 +105,11 @@ function Communication({ run, card }: CardTabProps) {
       <SmallBars
         rows={rows.map((row) => {
           const [time, wait] = [Number(row["time"]), Number(row["wait"] ?? 0)];
-          return [String(row["name"] ?? row["op"]), [Math.max(0, time - wait), Math.min(time, wait)]];
+          return {
+            name: String(row["name"] ?? row["op"]),
+            time,
+            parts: [Math.max(0, time - wait), Math.min(time, wait)],
+          };
         })}
         colors={["exposed", "waiting"]}
       />
@@ -167,7 +173,7 @@ function Memory({ run, card }: CardTabProps) {
             ? t("ui.web.card.glance.peak", {
                 peak: binaryBytes(peak["peak"]),
                 capacity: binaryBytes(peak["capacity"]),
-                share: percent(peak["peak"] / peak["capacity"]),
+                share: percent(Number(peak["share"])),
               })
             : t("ui.web.card.glance.peakonly", { peak: binaryBytes(peak["peak"]) })}
         </p>
@@ -189,13 +195,22 @@ function SmallCurve({ series, format, label }: { series: Series[]; format: (valu
   );
 }
 
-/** Names with their time, ms, stacked where it has parts. */
-function SmallBars({ rows, colors = ["compute"] }: { rows: [name: string, parts: number[]][]; colors?: string[] }) {
-  const sum = (parts: number[]): number => parts.reduce((total, part) => total + part, 0);
-  const most = rows.reduce((high, [, parts]) => Math.max(high, sum(parts)), 0) || 1;
+interface SmallBar {
+  name: string;
+  /** ms */
+  time: number;
+  /** What the bar is drawn of. */
+  parts: number[];
+}
+
+const wholeBar = (time: number): Omit<SmallBar, "name"> => ({ time, parts: [time] });
+
+/** Names with their time, stacked where it has parts. */
+function SmallBars({ rows, colors = ["compute"] }: { rows: SmallBar[]; colors?: string[] }) {
+  const most = rows.reduce((high, row) => Math.max(high, row.time), 0) || 1;
   return (
     <ul class="small-bars">
-      {rows.map(([name, parts]) => (
+      {rows.map(({ name, time, parts }) => (
         <li key={name}>
           <span title={name}>{name}</span>
           <span class="inline">
@@ -203,7 +218,7 @@ function SmallBars({ rows, colors = ["compute"] }: { rows: [name: string, parts:
               <i key={i} class={colors[i]} style={{ width: `${(100 * part) / most}%` }} />
             ))}
           </span>
-          <span>{duration(sum(parts))}</span>
+          <span>{duration(time)}</span>
         </li>
       ))}
     </ul>

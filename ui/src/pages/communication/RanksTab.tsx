@@ -31,12 +31,12 @@ export function RanksTab({ run }: { run: string }) {
     [asked.value, cluster, place],
   );
   const tip = useCallback(
-    (bar: Bar) => ({
+    (bar: CommunicationBar) => ({
       title: t("ui.name.rank_title", { n: bar.rank }),
       lines: [
-        [t("ui.column.time"), duration(bar.up.reduce((sum, part) => sum + part, 0))],
+        [t("ui.column.time"), duration(bar.time)],
         ...(bar.up.length > 1
-          ? [[t("ui.column.wait"), `${duration(bar.up[1])} · ${percent(bar.up[1] / (bar.up[0] + bar.up[1]))}`]]
+          ? [[t("ui.column.wait"), `${duration(bar.waiting)} · ${percent(bar.waitingShare)}`]]
           : []),
       ] as [string, string][],
     }),
@@ -145,11 +145,17 @@ function RankLinks({ run, rank, onClose }: { run: string; rank: number; onClose:
 const isRecorded = (table: Columns): boolean =>
   ["transit", "bytes"].some((name) => Array.from(table.num(name)).some(Number.isFinite));
 
-function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string | null>): Bar[] {
+interface CommunicationBar extends Bar {
+  time: number;
+  waiting: number;
+  waitingShare: number;
+}
+
+function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string | null>): CommunicationBar[] {
   const recorded = isRecorded(table);
   const wanted = filters["rank"] ? new Set(readRankList(filters["rank"])) : null;
-  const [rank, time, waiting] = ["rank", "time", "waiting"].map((name) => table.num(name));
-  const bars: Bar[] = [];
+  const [rank, time, waiting, share] = ["rank", "time", "waiting", "waiting_share"].map((name) => table.num(name));
+  const bars: CommunicationBar[] = [];
   for (let i = 0; i < table.length; i++) {
     const who = cluster.byRank.get(rank[i]);
     if (
@@ -159,7 +165,13 @@ function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string
     )
       continue;
     const [all, waited] = [time[i] || 0, waiting[i] || 0];
-    bars.push({ rank: rank[i], up: recorded ? [Math.max(0, all - waited), Math.min(all, waited)] : [all] });
+    bars.push({
+      rank: rank[i],
+      time: time[i],
+      waiting: waiting[i],
+      waitingShare: share[i],
+      up: recorded ? [Math.max(0, all - waited), Math.min(all, waited)] : [all],
+    });
   }
   return bars.sort((a, b) => (cluster.place.get(a.rank) ?? 0) - (cluster.place.get(b.rank) ?? 0));
 }
