@@ -12,7 +12,7 @@ from support.old_pythons import interpreter
 from support.storage.fixtures import bucket, own_places, s3
 
 __all__ = ["bucket", "own_places", "s3"]
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")

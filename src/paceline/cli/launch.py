@@ -92,11 +92,11 @@ def launch(
         grace,
         until_input_ends,
     )
-    if not (inputs or remote_save_url or record):
+    if not (inputs or remote_save_url or record or output_dir):
         raise typer.Exit(run(plan))
     if plan.hosts:
         raise UsageError(
-            "--input, --remote-save-url and --record do not work with --hosts",
+            "--input, --output-dir, --remote-save-url and --record do not work with --hosts",
             hint="start a launcher on each host, with --nodes and --node-rank",
         )
     from paceline.training.launcher.wrapped_launch import Wrapping, launch_wrapped, parse_inputs

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from paceline.profiling.autorecord import RECORD_VARIABLE, record_on_import
 from paceline.profiling.environment_options import TAKEN_OVER, VARIABLE, read_options, variable_for_mindspore
+from paceline.profiling.full_disk_output import survive_a_full_disk
 
 _LAUNCHERS = (
     "torchrun",
@@ -24,6 +25,7 @@ _OUR_LAUNCHERS = (["run-profiled"], ["launch"], ["profile"])
 
 def start_from_environment() -> None:
     """Once per process: report mistakes in the variable, and wait for the framework to be imported."""
+    survive_a_full_disk()
     _start_recording()
     text = os.environ.get(TAKEN_OVER) or os.environ.get(VARIABLE)
     if not text or _started or not _is_training():

@@ -49,7 +49,10 @@ class Ranks:
         Ranks(rank=9, world_size=16, local_rank=1, local_size=4)
         """
         env = os.environ if env is None else env
-        rank, world = _number(env, _RANK, 0), _number(env, _WORLD, 1)
+        # Lightning names no global rank: on the first host the local one is the same.
+        alone = _number(env, _LOCAL_RANK[:1], 0) if _number(env, ("NODE_RANK", "GROUP_RANK"), 0) == 0 else 0
+        world = _number(env, _WORLD, 1)
+        rank = _number(env, _RANK, alone if alone < world else 0)
         if not 0 <= rank < world:
             raise UsageError(f"invalid rank {rank} of world size {world}", hint=f"check {', '.join(_RANK + _WORLD)}")
         local_size = _number(env, _LOCAL_SIZE, 0) or _ranks_per_host(

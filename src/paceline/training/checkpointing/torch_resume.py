@@ -1,11 +1,12 @@
 """Resume a torch model and its optimizer from a checkpoint that another number of ranks, or another layout, saved.
 
-Each rank reads only the slices that it holds itself, from the files of all ranks that saved.
+Each rank reads only the slices that it holds itself, from the files of all ranks that saved (saved_copies.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,11 @@ from paceline.checkpoint.resume.resume_point import ResumePoint, find_resume_poi
 from paceline.checkpoint.source_checkpoint import open_checkpoint
 from paceline.checkpoint.tensor_files import open_listing
 from paceline.checkpoint.tensors.dtypes import label
-from paceline.checkpoint.tensors.tensor_slice import TensorSlice, full_slice
+from paceline.checkpoint.tensors.tensor_slice import full_slice
 from paceline.core.errors import PacelineError
+from paceline.training.checkpointing.saved_copies import SavedCopies
 from paceline.training.checkpointing.shards import is_sharded, local_shard
-from paceline.training.checkpointing.torch_state import unwrap
+from paceline.training.checkpointing.torch_state import rank_and_world, unwrap
 
 if TYPE_CHECKING:
     import torch
@@ -37,19 +39,21 @@ def resume_torch(
     point = find_resume_point(location)
     with open_listing(point.location) as listing:
         listing.items = {key: listing.items[key] for keys in point.files.values() for key in keys}
-        checkpoint = open_checkpoint(listing)
+        copies = SavedCopies(open_checkpoint(listing), *rank_and_world())
+        buffers = {name for name, _ in unwrap(model).named_buffers()}
         with torch.no_grad():
             for name, target in unwrap(model).state_dict().items():
-                _read_into(target, name, checkpoint)
+                _read_into(target, name, copies, must_agree=name not in buffers)
             if optimizer is not None:
-                _load_optimizer(optimizer, unwrap(model), checkpoint)
+                _load_optimizer(optimizer, unwrap(model), copies)
     return point
 
 
-def _load_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module, checkpoint: Checkpoint) -> None:
+def _load_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module, copies: SavedCopies) -> None:
     """The moments have the layout of their parameter; what has another shape (a step count) is held in full."""
     import torch
 
+    checkpoint = copies.checkpoint
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     saved = _keys_by_parameter(checkpoint, set(names.values()))
     for parameter in (each for group in optimizer.param_groups for each in group["params"]):
@@ -60,7 +64,7 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module, ch
                 value = torch.zeros_like(parameter, dtype=_torch_dtype(checkpoint, stored))
             else:
                 value = torch.zeros(checkpoint.shapes[stored], dtype=_torch_dtype(checkpoint, stored))
-            _read_into(value, stored, checkpoint)
+            _read_into(value, stored, copies, must_agree=True)
             optimizer.state[parameter][key] = value
 
 
@@ -74,7 +78,8 @@ def _keys_by_parameter(checkpoint: Checkpoint, names: set[str]) -> Mapping[str, 
     return found
 
 
-def _read_into(target: torch.Tensor, name: str, checkpoint: Checkpoint) -> None:
+def _read_into(target: torch.Tensor, name: str, copies: SavedCopies, *, must_agree: bool) -> None:
+    checkpoint = copies.checkpoint
     shard = local_shard(name, target) if is_sharded(target) else None
     data, wanted = (target, full_slice(tuple(target.shape))) if shard is None else (shard.data, shard.slice)
     shape = checkpoint.shapes.get(name)
@@ -83,16 +88,15 @@ def _read_into(target: torch.Tensor, name: str, checkpoint: Checkpoint) -> None:
     if shape != tuple(target.shape):
         raise PacelineError(f"{name} is {list(shape)} in the checkpoint and {list(target.shape)} in the model")
     if wanted.size:
-        data.copy_(_read(name, wanted, checkpoint))
+        decode = partial(_decode, _torch_dtype(checkpoint, name))
+        planned = copies.planned(name, wanted, decode, must_agree=must_agree)
+        data.copy_(decode(bytearray(read_tensor(planned, 0, planned.bytes))).reshape(wanted.shape))
 
 
-def _read(name: str, wanted: TensorSlice, checkpoint: Checkpoint) -> torch.Tensor:
+def _decode(dtype: torch.dtype, data: bytearray) -> torch.Tensor:
     import torch
 
-    parameter = checkpoint.parameters.get(name)
-    planned = checkpoint.plan_unlisted(name, 0) if parameter is None else checkpoint.plan_tensor(parameter, wanted)
-    data = bytearray(read_tensor(planned, 0, planned.bytes))
-    return torch.frombuffer(data, dtype=_torch_dtype(checkpoint, name)).reshape(wanted.shape)
+    return torch.frombuffer(data, dtype=dtype)
 
 
 def _torch_dtype(checkpoint: Checkpoint, name: str) -> torch.dtype:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 def torch_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None, **fields: Any) -> TrainingState:
     """Weights by name, optimizer state as {state}.{parameter} (exp_avg.head.weight); `fields`: other TrainingState fields."""
-    ranks = Ranks.from_environment()
+    rank, world = rank_and_world()
     names = {id(parameter): name for name, parameter in unwrap(model).named_parameters()}
     trainable = {name for name, parameter in unwrap(model).named_parameters() if parameter.requires_grad}
-    fields = {"rank": ranks.rank, "world_size": ranks.world_size, **fields}
+    fields = {"rank": rank, "world_size": world, **fields}
     return TrainingState(
         weights=lambda: dict(unwrap(model).state_dict()),
         optimizer_state=lambda: _optimizer_state(optimizer, names) if optimizer is not None else {},
@@ -25,6 +25,16 @@ def torch_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None 
         sum_over_ranks=_sum_over_ranks(model),
         **fields,
     )
+
+
+def rank_and_world() -> tuple[int, int]:
+    """What torch.distributed says; not every launcher sets the variables (Lightning, torch.multiprocessing.spawn)."""
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    ranks = Ranks.from_environment()
+    return ranks.rank, ranks.world_size
 
 
 def load_torch_state(

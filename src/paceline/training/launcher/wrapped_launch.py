@@ -7,6 +7,7 @@ uploaded, also found in $LOCAL_DEFAULT_PATH.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from paceline.core.errors import PacelineError, UsageError
 from paceline.core.scratch_directory import scratch_directory
+from paceline.profiling import full_disk_output
 from paceline.profiling.autorecord import RECORD_VARIABLE
 from paceline.profiling.launch import startup_path
 from paceline.training.launcher.launch_plan import LaunchPlan
@@ -24,6 +26,8 @@ from paceline.training.session.input_download import Input, download_inputs, inp
 
 OUTPUT = "output_dir"
 _DOWNLOAD_TIMEOUT = 24 * 3600.0
+_FULL = 64 << 10
+"""Free bytes below which a disk counts as full."""
 _PATIENCE = 120.0
 """Seconds that an upload waits for a store that does not answer."""
 
@@ -46,14 +50,22 @@ def launch_wrapped(plan: LaunchPlan, wrapping: Wrapping) -> int:
     wanted = {name: Input(location) for name, location in wrapping.inputs.items()}
     inputs = download_inputs(wanted, input_cache_dir(), _say, _DOWNLOAD_TIMEOUT)
     command = with_paths(plan.command, inputs, root)
-    with _recording(wrapping, root) as environment:
+    with _startup(wrapping, root) as environment:
         env = {**plan.env, "LOCAL_DEFAULT_PATH": str(root), **environment}
         upload = PeriodicUpload(root, wrapping.remote_save_url, wrapping.upload_seconds)
         upload.start()
         try:
             return launch(replace(plan, command=command, env=env))
         finally:
+            _say_what_is_full(plan.log_dir, root)
             upload.finish()
+
+
+def _say_what_is_full(*directories: Path) -> None:
+    """The ranks themselves cannot: their logs are on that disk."""
+    full = [each for each in directories if each.is_dir() and shutil.disk_usage(each).free < _FULL]
+    if full:
+        _say(f"the disk of {full[0]} is full: what ranks printed and recorded since then is lost, training went on")
 
 
 def parse_inputs(given: list[str]) -> dict[str, str]:
@@ -140,13 +152,11 @@ class PeriodicUpload:
 
 
 @contextmanager
-def _recording(wrapping: Wrapping, root: Path) -> Iterator[dict[str, str]]:
-    """Environment variables with which Python processes record their training by themselves."""
-    if not wrapping.record:
-        yield {}
-        return
+def _startup(wrapping: Wrapping, root: Path) -> Iterator[dict[str, str]]:
+    """Environment variables with which Python processes survive a full disk, and record their training by themselves."""
     with scratch_directory() as directory:
-        yield {**startup_path(directory), RECORD_VARIABLE: str(root / "recording")}
+        recording = {RECORD_VARIABLE: str(root / "recording")} if wrapping.record else {}
+        yield {**startup_path(directory), full_disk_output.VARIABLE: "1", **recording}
 
 
 def _say(text: str) -> None:

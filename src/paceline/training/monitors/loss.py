@@ -105,7 +105,7 @@ def format_lines(done: StepReport) -> tuple[str, str]:
     epochs = -(-total // per_epoch)
     first = (
         f"{{ Epoch:[{done.epoch:3d}/{epochs:3d}], step:[{done.step_in_epoch:5d}/{per_epoch:5d}], "
-        f"loss: {'nan' if done.loss is None else f'{done.loss:5.3f}'}, per_step_time: {int(done.seconds * 1000)}ms"
+        f"loss: {'-' if done.loss is None else f'{done.loss:5.3f}'}, per_step_time: {int(done.seconds * 1000)}ms"
         + (f", lr: {done.rate:g}" if done.rate is not None else "")
         + f", overflow cond: {done.overflow}, loss_scale: {done.loss_scale}"
     )
