@@ -77,12 +77,17 @@ def headline(result: BenchResult, language: Language) -> str:
 
 
 def efficiency_text(size: Measurement, language: Language) -> str:
-    """With its 95 % interval, and no digits that the interval does not support; of single runs two digits."""
+    """With its 95 % interval, and no digits that the interval does not support; of single runs two digits.
+
+    The smallest size has none: it is what the others are compared with.
+    """
     if size.efficiency is None:
         return "–"
     percent, interval = 100 * size.efficiency, size.efficiency_interval
     if interval is None:
         return text("bench.efficiency_single", language, percent=f"{float(f'{percent:.2g}'):.0f}")
+    if not interval and size.efficiency == 1:
+        return f"{percent:.0f} %"
     digits = 1 if 100 * interval < 1 else 0
     shown, half = f"{percent:.{digits}f}", f"{100 * interval:.{digits}f}"
     return text("bench.efficiency_interval", language, percent=shown, interval=half)
@@ -318,4 +323,5 @@ def _plus_minus(size: Measurement, language: Language) -> str:
     interval = interval_of(found)
     if interval is None:
         return text("bench.single_run", language, mean=mean)
-    return text("bench.with_interval", language, mean=mean, interval=format_number(interval), n=found.count)
+    decimals = len(mean.partition(".")[2])
+    return text("bench.with_interval", language, mean=mean, interval=f"{interval:,.{decimals}f}", n=found.count)
