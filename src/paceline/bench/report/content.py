@@ -22,6 +22,7 @@ from paceline.output.page.page import (
 )
 
 _SHOWN_FINDINGS = 3
+_LEAST_ACCURACY_LOSS = 0.005
 _SIZE_COLUMNS = (
     "ranks",
     "nodes",
@@ -130,8 +131,21 @@ def _score(result: BenchResult, language: Language) -> PageSection:
     chart = None
     if len(result.measurements) > 1:
         sentences.append(text(f"bench.scaling_{result.largest.scaling}", language))
+        sentences += _accuracy_loss(result.measurements, language)
         chart = _scaling_chart(result.measurements, language)
     return PageSection(text("bench.score", language), tuple(sentences), table, chart)
+
+
+def _accuracy_loss(sizes: Sequence[Measurement], language: Language) -> list[str]:
+    """Faster is not better where the training learns less: of the same epochs, more ranks make fewer updates."""
+    first, last = sizes[0], sizes[-1]
+    if first.accuracy is None or last.accuracy is None:
+        return []
+    noise = max(interval_of(each.accuracy) or 0.0 for each in (first, last) if each.accuracy)
+    if first.accuracy.mean - last.accuracy.mean <= max(noise, _LEAST_ACCURACY_LOSS):
+        return []
+    before, after = (format_number(each.accuracy.mean) for each in (first, last) if each.accuracy)
+    return [text("bench.accuracy_loss", language, before=before, after=after, ranks=last.ranks)]
 
 
 def _expectations(result: BenchResult, language: Language) -> PageSection | None:
