@@ -18,8 +18,10 @@ from paceline.storage.store_errors import DeniedError, TransientError
 from paceline.storage.url import StorageUrl, parse_url
 
 PATIENCE = 8.0
-"""Seconds in which a host has to answer."""
+"""Seconds in which a name has to resolve."""
 _TIMEOUT = 5.0
+_REFUSALS = 4.0
+"""Seconds in which connections may be refused."""
 _PAUSE = 0.5
 _answered: set[str] = set()
 
@@ -114,7 +116,7 @@ def _lookup_hint(host: str, answered: bool) -> str:
 
 def _connect(endpoint: str, shown: str, what: str, ca_file: str | None) -> None:
     """A service that is just starting refuses connections for a moment."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + _REFUSALS
     while True:
         try:
             _ask(endpoint, ca_file)

@@ -67,7 +67,7 @@ def try_buckets(places: dict[str, tuple[BucketAccess, bool]]) -> Iterator[Check]
                 yield _listed(url)
         except UnreachableError as error:
             unreachable.add(parse_url(url).host)
-            yield from_error("bucket", error)
+            yield bad("bucket", "bucket_unreachable", reason=error)
         except PacelineError as error:
             yield from_error("bucket", error)
 
