@@ -81,9 +81,12 @@ def is_result_file(key: str) -> bool:
     return bool(_WANTED.fullmatch(key))
 
 
-def read_cluster(where: Path, *, ranks: int | None = None, accuracy: bool = True) -> ResultSet:
-    """One training over all ranks; `ranks` is the number expected in ranksize.json."""
-    problems = _Problems(where)
+def read_cluster(where: Path, *, ranks: int | None = None, accuracy: bool = True, source: str = "") -> ResultSet:
+    """One training over all ranks; `ranks` is the number expected in ranksize.json. `source`: as the user named it."""
+    alone = not _cards(where) and any(_cards(where / name) for name in _node_names(where))
+    problems = _Problems(
+        where, source, "every node has results of its own: did you mean --single-server?" if alone else ""
+    )
     if any(where.glob("throughput_rank_*")):
         return _read_offline(where, problems, ranks, accuracy)
     declared = (
@@ -102,9 +105,10 @@ def read_cluster(where: Path, *, ranks: int | None = None, accuracy: bool = True
     return ResultSet((node,), False, _left_over(where, len(values)))
 
 
-def read_single_servers(where: Path, *, nodes: int | None = None, accuracy: bool = True) -> ResultSet:
+def read_single_servers(where: Path, *, nodes: int | None = None, accuracy: bool = True, source: str = "") -> ResultSet:
     """Every node trained alone; its cards are counted and checked against ranksize.json."""
-    problems = _Problems(where)
+    together = bool(_cards(where)) and not _node_names(where)
+    problems = _Problems(where, source, "all ranks trained together: score without --single-server" if together else "")
     names = [str(node) for node in range(nodes)] if nodes else _node_names(where)
     if not names:
         problems.add("0/throughput_0.json: not found; no node has its own directory")
@@ -139,8 +143,10 @@ def _read_offline(where: Path, problems: _Problems, ranks: int | None, accuracy:
 class _Problems:
     """Collects the problems of a directory's files."""
 
-    def __init__(self, where: Path) -> None:
+    def __init__(self, where: Path, source: str = "", hint: str = "") -> None:
         self._where, self._found, self._others = where, list[str](), 0
+        self._source = source or str(where)
+        self._hint = hint or "nothing was scored; the training writes these files at its end: see its log"
 
     def value(self, read: Callable[[Path], _Value], path: Path) -> _Value | None:
         try:
@@ -159,9 +165,9 @@ class _Problems:
         shown = "\n          ".join(self._found[:_MOST_NAMED])
         more = len(self._found) - _MOST_NAMED
         raise ResultError(
-            f"{self._where}: no score: {len(self._found)} result file(s) missing or broken\n          {shown}"
+            f"{self._source}: no score; result files missing or broken: {len(self._found)}\n          {shown}"
             + (f"\n          … and {more} more" if more > 0 else ""),
-            hint="nothing was scored; the training writes these files at its end: see its log",
+            hint=self._hint,
             only_accuracy=not self._others,
         )
 

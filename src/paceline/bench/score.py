@@ -7,13 +7,14 @@ single server  throughput = mean over nodes of (sum of the node's cards),     ac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from paceline.bench.result import Mode
 from paceline.bench.result_files import ResultSet, local_results, read_cluster, read_single_servers
+from paceline.bench.spread import slow_values
 
 
 class ScoreDocument(msgspec.Struct, frozen=True, kw_only=True, tag="paceline.score/1", tag_field="schema"):
@@ -80,8 +81,21 @@ def score_directory(
     """Score what a training wrote to a directory, obs://, s3:// or ssh://."""
     with local_results(where) as path:
         if single_server:
-            return score(read_single_servers(path, nodes=nodes, accuracy=accuracy))
-        return score(read_cluster(path, ranks=ranks, accuracy=accuracy))
+            return score(read_single_servers(path, nodes=nodes, accuracy=accuracy, source=str(where)))
+        return score(read_cluster(path, ranks=ranks, accuracy=accuracy, source=str(where)))
+
+
+def with_slow_parts(found: BenchScore) -> BenchScore:
+    """With a warning for nodes, and cards of a node, that are slower than their peers in this one run."""
+    told = [("node", found.throughput_list)] if found.single_server else []
+    for number, cards in enumerate(found.cards):
+        told.append((f"node {number} card" if found.single_server else "rank", cards))
+    slow = [
+        f"{kind} {each.place} is slow: {each.value:,.1f} samples/s, its peers {each.peers:,.1f} ({each.percent:+.1f} %)"
+        for kind, values in told
+        for each in slow_values(values)
+    ]
+    return replace(found, warnings=(*found.warnings, *slow))
 
 
 def score(results: ResultSet) -> BenchScore:

@@ -20,7 +20,7 @@ EFFECT_FLOOR = 0.025
 _TO_SIGMA = 1.4826
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 _STUDENT_MANY = 2.0
-_SMALLEST_SHARE = 0.002
+SMALLEST_SHARE = 0.002
 """Smallest relative sigma: three values may agree by chance."""
 
 
@@ -101,4 +101,4 @@ def _outliers(values: Sequence[float], reference: float, sigma: float, *, slow_o
 def _sigma(values: Sequence[float]) -> float:
     middle = median(values)
     sigma = _TO_SIGMA * median(abs(value - middle) for value in values)
-    return max(sigma, _SMALLEST_SHARE * middle) if math.isfinite(middle) else sigma
+    return max(sigma, SMALLEST_SHARE * middle) if math.isfinite(middle) else sigma

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from paceline.core.errors import FormatError, UsageError
 from paceline.storage.local_io.os_errors import translate_os_errors
+from paceline.storage.reachability import require_reachable
 from paceline.storage.store_errors import ChangedError
 from paceline.storage.stored_file import Data, StoredFile
 from paceline.storage.stores.base import Store
@@ -190,6 +191,7 @@ class FileListing:
 def open_listing(where: str, *, memory: int = 64 << 20) -> Iterator[FileListing]:
     """List the files below a path or URL; an error if there are none."""
     _raise_open_file_limit()
+    require_reachable(where)
     single = retry_call(Backoff(), lambda: open_item(where))
     store = single[0] if single else open_store(where)
     try:

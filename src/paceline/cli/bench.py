@@ -24,7 +24,7 @@ from paceline.bench.progress import BenchOptions, BenchProgress
 from paceline.bench.report.content import result_page
 from paceline.bench.result import BenchResult, encode, read_result
 from paceline.bench.run_repetition import OnLog, StartError
-from paceline.bench.score import score_directory
+from paceline.bench.score import score_directory, with_slow_parts
 from paceline.bench.send_result import report_of, send
 from paceline.bench.tester_config import TesterConfig, load_tester, read_object
 from paceline.cli.backend_option import BackendOption
@@ -273,6 +273,7 @@ def score(
     if ranks and single_server:
         raise UsageError("--ranks counts the ranks of a cluster", hint="with --single-server use --nodes")
     found = score_directory(result_dir, single_server=single_server, nodes=nodes, ranks=ranks, accuracy=accuracy)
+    found = with_slow_parts(found)
     for warning in found.warnings:
         typer.echo(f"paceline: {warning}", err=True)
     write(json_file, indented_json(found.document()))

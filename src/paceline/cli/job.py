@@ -75,7 +75,7 @@ def submit(
     from paceline.jobs import submit as start
 
     found = load_job(description, backend)
-    with progress_bar("uploading") as show:
+    with progress_bar("uploading", before=f"the answers of {found.backend}, before uploading") as show:
         handle = start(found, into, progress=show)
     for warning in handle.warnings:
         typer.echo(f"note: {warning}", err=True)

@@ -29,8 +29,11 @@ _MOST_SHOWN = 20
 
 
 @contextmanager
-def progress_bar(what: str, *places: str) -> Iterator[OnProgress]:
-    """Bytes, rate and time left on stderr; without a terminal a line now and then. `places` have to answer first."""
+def progress_bar(what: str, *places: str, before: str = "") -> Iterator[OnProgress]:
+    """Bytes, rate and time left on stderr; without a terminal a line now and then. `places` have to answer first.
+
+    `before`: what is waited for until the first file, if it is more than these places.
+    """
     for place in places:
         _require_reachable(place)
     console = Console(stderr=True)
@@ -57,7 +60,7 @@ def progress_bar(what: str, *places: str) -> Iterator[OnProgress]:
             bar.update(task, completed=now.bytes, total=now.bytes_total or 1, visible=True, files=files)
 
         with wait:
-            wait.enter_context(waiting_for(f"{' '.join([what, *places[:1]])} to begin"))
+            wait.enter_context(waiting_for(before or f"the first file, {' '.join([what, *places[:1]])}"))
             yield show
 
 

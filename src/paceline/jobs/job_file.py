@@ -24,12 +24,16 @@ def load_job(path: str | Path, backend: str | None = None) -> JobDescription:
 
 def job_of(document: YamlDocument) -> JobDescription:
     """The job in a document, or in a part of one (bench.yaml has its job under a key)."""
-    job = _with_absolute_paths(document.convert(JobDescription), document.file.absolute().parent)
-    found = [*_backend_problem(job.backend), *find_problems(job)]
-    if found:
-        lines = [f"{document.where(*each.key)}: {each.text}" for each in found]
-        raise UsageError("\n".join(lines), hint="see docs/jobs.md; paceline doctor checks more than the description")
-    return job
+    found, lines = document.try_convert(JobDescription)
+    hint = "docs/jobs.md lists every key"
+    if found is not None:
+        found = _with_absolute_paths(found, document.file.absolute().parent)
+        if problems := [*_backend_problem(found.backend), *find_problems(found)]:
+            lines += [f"{document.where(*each.key)}: {each.text}" for each in problems]
+            hint = "see docs/jobs.md; paceline doctor checks more than the description"
+    if found is None or lines:
+        raise UsageError("\n".join(lines), hint=hint)
+    return found
 
 
 def _backend_problem(name: str) -> list[DescriptionProblem]:

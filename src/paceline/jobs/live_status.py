@@ -36,7 +36,7 @@ def with_live_status(records: Sequence[JobRecord], seconds: float = PATIENCE) ->
     backends = ", ".join(sorted({record.handle.backend for record in open_ones}))
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="status")
     try:
-        with waiting_for(f"the status of {len(open_ones)} jobs ({backends})"):
+        with waiting_for(f"the status of {len(open_ones)} job{'s' if len(open_ones) > 1 else ''} ({backends})"):
             until = time.monotonic() + seconds
             for future in [pool.submit(ask, record) for record in open_ones]:
                 try:

@@ -14,7 +14,7 @@ from paceline.core.errors import PacelineError
 from paceline.jobs.backend import JobHandle, JobPhase, JobStatus, LogPiece
 from paceline.jobs.code_upload import copy_code
 from paceline.jobs.description import JobDescription
-from paceline.jobs.detached_process import start_detached
+from paceline.jobs.detached_process import DetachedProcess, start_detached
 from paceline.jobs.job_plan import JobPlan, make_job_plan
 from paceline.jobs.job_registry import save_record
 from paceline.jobs.job_state import read_process, read_status, write_process, write_status
@@ -63,9 +63,10 @@ class LocalBackend:
         status = read_status(directory) or JobStatus(JobPhase.pending, "starting")
         if status.finished or alive:
             return status
-        return JobStatus(
-            JobPhase.lost, "gone", f"its process no longer exists; see {handle.logs}/paceline.log", status.started
-        )
+        reason = f"its process no longer exists; see {handle.logs}/paceline.log"
+        if any(each is not None and each.alive for each in _launchers(handle)):
+            reason = f"its supervisor was killed, its ranks still run: `paceline job stop {handle.id}` ends them"
+        return JobStatus(JobPhase.lost, "gone", reason, status.started)
 
     def sync_logs(self, handle: JobHandle, *, last: bool = False) -> list[LogPiece]:
         return self._tail.new(handle)
@@ -83,6 +84,10 @@ class LocalBackend:
 
     def fetch_outputs(self, handle: JobHandle, target: Path, rule: FileFilter = everything) -> Path:
         return fetch_outputs(handle, target, rule)
+
+
+def _launchers(handle: JobHandle) -> list[DetachedProcess | None]:
+    return [read_process(Path(handle.directory), f"worker-{node}") for node in range(handle.job.nodes)]
 
 
 def _stop_processes(handle: JobHandle, names: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ PathPart = str | int
 KeyPath = tuple[PathPart, ...]
 """From the top of a document to a value: keys and list positions."""
 _PLACE = re.compile(r"^(?P<what>.*) - at `\$(?P<path>.*)`$", re.DOTALL)
+_MISSING = re.compile(r"missing required field `(\w+)`")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 
@@ -62,26 +64,44 @@ class YamlDocument:
 
     def convert(self, kind: type[T]) -> T:
         """As a msgspec structure; raises with the lines of unknown keys, missing keys and wrong values."""
-        unknown = [self._unknown(path, known) for path, known in unknown_keys(kind, self.value)]
-        if unknown:
-            raise UsageError("\n".join(unknown), hint="docs/jobs.md lists every key")
-        try:
-            return msgspec.convert(self.value, kind, strict=True)
-        except msgspec.ValidationError as error:
-            raise UsageError(self._explain(str(error)), hint="docs/jobs.md lists every key") from None
+        found, problems = self.try_convert(kind)
+        if found is None or problems:
+            raise UsageError("\n".join(problems), hint="docs/jobs.md lists every key")
+        return found
+
+    def try_convert(self, kind: type[T]) -> tuple[T | None, list[str]]:
+        """The structure without its wrong values, and every problem with its line; None where a required key is missing."""
+        unknown = list(unknown_keys(kind, self.value))
+        problems = [self._unknown(path, known) for path, known in unknown]
+        value, dropped = self.value, set[KeyPath]()
+        for path, _ in unknown:
+            value = _without(value, path)
+        while True:
+            try:
+                return msgspec.convert(value, kind, strict=True), problems
+            except msgspec.ValidationError as error:
+                message, path = self._explain(str(error))
+                if not (missing := _MISSING.search(str(error))) or (*path, missing[1]) not in dropped:
+                    problems.append(message)
+                # msgspec reports the first problem only: look for the next one without this value.
+                path = tuple(itertools.takewhile(lambda step: isinstance(step, str), path))
+                if missing or not path or path in dropped:
+                    return None, problems
+                dropped.add(path)
+                value = _without(value, path)
 
     def _unknown(self, path: KeyPath, known: list[str]) -> str:
         near = get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
         meant = f", did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
         return f"{self.where(*path)}: unknown key {str(path[-1])!r}{meant}"
 
-    def _explain(self, text: str) -> str:
+    def _explain(self, text: str) -> tuple[str, KeyPath]:
         found = _PLACE.match(text)
         what, path = (found["what"], _steps(found["path"])) if found else (text, ())
         path = self._real(path)
         name = ".".join(map(str, path))
         message = what.replace("Object missing required field", "missing:").replace("`", "")
-        return f"{self.where(*path)}: {f'{name}: ' if name else ''}{message[:1].lower()}{message[1:]}"
+        return f"{self.where(*path)}: {f'{name}: ' if name else ''}{message[:1].lower()}{message[1:]}", path
 
     def _real(self, path: KeyPath) -> KeyPath:
         """msgspec writes [...] for a key of a dictionary: it means the first key whose value is not a scalar."""
@@ -117,6 +137,14 @@ def _structure(kind: Any) -> Any:
         if isinstance(each, type) and issubclass(each, msgspec.Struct):
             return each
     return None
+
+
+def _without(value: Any, path: KeyPath) -> Any:
+    """A copy without the value at this path."""
+    first, *rest = path
+    if not rest:
+        return {key: each for key, each in value.items() if key != first}
+    return {**value, first: _without(value[first], tuple(rest))}
 
 
 def _steps(path: str) -> KeyPath:

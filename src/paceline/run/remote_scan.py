@@ -24,6 +24,7 @@ from paceline.run.executors.executor import CrashedTask, Executor
 from paceline.run.io_endpoints import ReadSource
 from paceline.storage.cache_dir import cache_name, cache_root
 from paceline.storage.file_tree import File, Tree
+from paceline.storage.reachability import require_reachable
 from paceline.storage.stored_file import StoredFile
 from paceline.storage.stores.base import Store
 from paceline.storage.stores.open_store import open_store
@@ -113,6 +114,7 @@ def _copy_sample_rows(source: sqlite3.Connection, target: sqlite3.Connection) ->
 
 
 def _list_files(url: str) -> tuple[StoredFile, ...]:
+    require_reachable(url)
     with closing(open_store(url)) as store:
         items = tuple(item for item in store.list_files() if needed_for_diagnosis(item.key) and is_safe_key(item.key))
     if not items:

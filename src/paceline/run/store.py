@@ -246,7 +246,10 @@ def open_run_store(where: str | Path) -> RunStore:
     """A store at a path, or at a URL with its copy in the cache."""
     if not is_remote(where):
         return RunStore(Path(where))
+    from paceline.storage.reachability import require_reachable
+
     url = parse_url(where).text
+    require_reachable(url)
     return RunStore(cache_root() / "stores" / cache_name(url), url)
 
 

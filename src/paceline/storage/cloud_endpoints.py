@@ -10,6 +10,7 @@ names one endpoint only (obs.DOMAIN) gives the others too: a private site has on
 
 from __future__ import annotations
 
+import difflib
 import re
 import threading
 from collections.abc import Iterable
@@ -21,6 +22,44 @@ _REGION = re.compile(r"(?:obs|modelarts|iam|swr)\.([a-z]{2,}-[a-z]+-\d+)\.")
 _DOMAINS = (("eu-west-101", "myhuaweicloud.eu"),)
 """Regions outside of the public cloud's usual domain."""
 _DOMAIN = "myhuaweicloud.com"
+
+
+_REGIONS = frozenset(
+    (
+        "af-north-1",
+        "af-south-1",
+        "ap-southeast-1",
+        "ap-southeast-2",
+        "ap-southeast-3",
+        "ap-southeast-4",
+        "cn-east-2",
+        "cn-east-3",
+        "cn-east-4",
+        "cn-east-5",
+        "cn-north-1",
+        "cn-north-2",
+        "cn-north-4",
+        "cn-north-9",
+        "cn-north-11",
+        "cn-north-12",
+        "cn-south-1",
+        "cn-south-2",
+        "cn-south-4",
+        "cn-southwest-2",
+        "cn-southwest-3",
+        "eu-west-0",
+        "eu-west-101",
+        "la-north-2",
+        "la-south-2",
+        "me-east-1",
+        "my-kualalumpur-1",
+        "na-mexico-1",
+        "ru-northwest-2",
+        "sa-brazil-1",
+        "tr-west-1",
+    )
+)
+"""Of the public cloud. New ones are added: only said of a host that does not resolve, never a reason to refuse one."""
 
 
 class CloudService(str, Enum):
@@ -82,6 +121,26 @@ def region_of(endpoint: str) -> str:
     """
     found = _REGION.match(_host(endpoint))
     return found[1] if found else ""
+
+
+@dataclass(frozen=True)
+class UnknownRegion:
+    name: str
+    meant: str
+    """The most similar region; empty where none is similar."""
+
+
+def unknown_region(host: str) -> UnknownRegion | None:
+    """The region in a host name of the public cloud, if we know none of that name.
+
+    >>> unknown_region("bucket.obs.cn-nort-4.myhuaweicloud.com")
+    UnknownRegion(name='cn-nort-4', meant='cn-north-4')
+    """
+    found = re.search(r"(?:^|\.)(?:obs|modelarts|iam|swr)\.([\w-]+)\.myhuaweicloud\.(?:com|eu)$", host)
+    if not found or found[1] in _REGIONS:
+        return None
+    similar = difflib.get_close_matches(found[1], sorted(_REGIONS), n=1)
+    return UnknownRegion(found[1], similar[0] if similar else "")
 
 
 def region_domain(region: str) -> str:

@@ -30,9 +30,11 @@ def download_source(
 ) -> TransferReport:
     """Bring `target` up to date with the files of a URL that readers open; what else is there stays."""
     # Imported here: most sources are local, and opening them should not load asyncio and TLS.
+    from paceline.storage.reachability import require_reachable
     from paceline.storage.transfer.transfer import TransferOptions, transfer
 
     url = parse_url(source)
+    require_reachable(url)
     report = transfer(url.text, target, TransferOptions(file_filter=needed, progress=progress))
     report.raise_failures()
     if not target.exists():

@@ -12,13 +12,16 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from paceline.core.waiting import waiting_for
+from paceline.storage.cloud_endpoints import unknown_region
 from paceline.storage.credentials import find_bucket_access
 from paceline.storage.store_errors import DeniedError, TransientError
 from paceline.storage.url import StorageUrl, parse_url
 
 PATIENCE = 8.0
-"""Seconds in which a host has to answer."""
+"""Seconds in which a name has to resolve."""
 _TIMEOUT = 5.0
+_REFUSALS = 4.0
+"""Seconds in which connections may be refused."""
 _PAUSE = 0.5
 _answered: set[str] = set()
 
@@ -50,33 +53,70 @@ def require_answer(endpoint: str, *, what: str, ca_file: str | None = None) -> N
     _answered.add(endpoint)
 
 
-def _resolve(host: str, what: str) -> None:
-    """In a thread: a name server that is down keeps the resolver busy for longer than a user waits."""
-    failures: list[str] = []
-    done = threading.Event()
+class HostLookup:
+    """The addresses of a host, looked up in a thread: a name server that is down keeps the resolver busy for longer than
+    a user waits."""
 
-    def ask() -> None:
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self._addresses: list[str] = []
+        self._failure = ""
+        self._done = threading.Event()
+        threading.Thread(target=self._ask, daemon=True).start()
+        self._until = time.monotonic() + PATIENCE
+
+    def wait(self) -> None:
+        """Until there is an answer, at most PATIENCE seconds after the beginning."""
+        self._done.wait(max(0.0, self._until - time.monotonic()))
+
+    @property
+    def addresses(self) -> list[str]:
+        return self._addresses
+
+    @property
+    def answered(self) -> bool:
+        return self._done.is_set()
+
+    @property
+    def failure(self) -> str:
+        """Why there is no address (yet); empty if there is one."""
+        if self.answered:
+            return self._failure
+        return f"no answer of the name server within {PATIENCE:.0f} s"
+
+    def _ask(self) -> None:
         try:
-            socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM)
+            self._addresses = [str(each[4][0]) for each in found]
         except (OSError, UnicodeError) as error:
-            failures.append(getattr(error, "strerror", None) or "not a host name")
-        done.set()
+            self._failure = (getattr(error, "strerror", None) or "not a host name").lower()
+        self._done.set()
 
-    threading.Thread(target=ask, daemon=True).start()
-    answered = done.wait(PATIENCE)
-    if answered and not failures:
-        return
-    reason = failures[0].lower() if failures else f"no answer of the name server within {PATIENCE:.0f} s"
-    raise UnreachableError(
-        f"{what}: the host name {host} does not resolve ({reason})",
-        hint="check the region or site it follows from; hosts of a private cloud belong in /etc/hosts: "
-        "paceline doctor JOB.YAML prints the lines",
-    )
+
+def _resolve(host: str, what: str) -> None:
+    lookup = HostLookup(host)
+    lookup.wait()
+    if lookup.failure:
+        raise UnreachableError(
+            f"{what}: the host name {host} does not resolve ({lookup.failure})",
+            hint=_lookup_hint(host, lookup.answered),
+        )
+
+
+def _lookup_hint(host: str, answered: bool) -> str:
+    lines = "hosts of a private cloud belong in /etc/hosts: paceline doctor JOB.YAML prints the lines"
+    if not answered:
+        return f"check the network and the name servers in /etc/resolv.conf; {lines}"
+    region = unknown_region(host)
+    if region is None:
+        return f"check the region or site it follows from; {lines}"
+    meant = f", did you mean '{region.meant}'?" if region.meant else ""
+    return f"unknown region '{region.name}'{meant} Regions are set by modelarts.region, OBS_REGION or the access file"
 
 
 def _connect(endpoint: str, shown: str, what: str, ca_file: str | None) -> None:
     """A service that is just starting refuses connections for a moment."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + _REFUSALS
     while True:
         try:
             _ask(endpoint, ca_file)

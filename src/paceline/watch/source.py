@@ -49,8 +49,10 @@ class LogSource(Protocol):
 
 def open_log_source(source: str | Path) -> LogSource:
     if is_remote(source):
+        from paceline.storage.reachability import require_reachable
         from paceline.storage.stores.open_store import open_store
 
+        require_reachable(source)
         return RemoteLogs(open_store(source))
     path = Path(source)
     if not path.is_dir():

@@ -152,10 +152,10 @@ def test_efficiency_has_no_digits_that_its_interval_does_not_support() -> None:
 
 def test_single_runs_and_nodes_on_their_own_are_marked() -> None:
     one = a_result((155.2,))
-    assert headline(one, "en").startswith("155.2 samples/s (single run, no interval) on 4 rank(s)")
+    assert headline(one, "en").startswith("155.2 samples/s (single run, no interval) on 4 ranks")
     alone = msgspec.structs.replace(one, mode="single_server")
     alone = msgspec.structs.replace(alone, measurements=(msgspec.structs.replace(alone.largest, nodes=2),))
-    assert "per node, mean of 2 nodes that trained alone, 2 rank(s) each" in headline(alone, "en")
+    assert "per node, mean of 2 nodes that trained alone, 2 ranks each" in headline(alone, "en")
 
 
 def test_thresholds_know_noise_and_what_was_not_measured() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from paceline.bench.baseline import compare
 from paceline.bench.report.content import result_page
-from paceline.bench.result import BenchResult, NodeFacts, OutlierPart, ProfilePart
+from paceline.bench.result import BenchResult, NodeFacts, OutlierPart, ProfilePart, SpreadPart
 from paceline.bench.scaling import scaling_losses, with_efficiency
 from paceline.core.i18n import Language
 from paceline.diagnosis.finding import Diagnosis, Finding, Gain, RunFacts, StepTimes, Subject
@@ -126,7 +126,7 @@ def test_terminal_shows_the_answer_first(result: BenchResult, capsys: pytest.Cap
     print_page(result_page(result, "en"))
     said = capsys.readouterr().out
     assert (
-        said.index("91.0 ± 2.484 samples/s (95 %, 3 runs) on 2 rank(s)")
+        said.index("91.0 ± 2.5 samples/s (95 %, 3 runs) on 2 ranks")
         < said.index("Score")
         < said.index("Where scaling loses time")
     )
@@ -187,3 +187,16 @@ def test_every_node_is_shown_with_its_hardware_its_use_and_its_throughput() -> N
         (70.5, True),
     ]
     assert section.chart.points[0].deviation == pytest.approx(0.5**0.5), "of 100 and 101"
+
+
+@pytest.mark.parametrize(("after", "told"), [(0.70, True), (0.748, False), (0.80, False)])
+def test_a_larger_size_that_learns_less_is_said(after: float, told: bool) -> None:
+    sizes = [
+        msgspec.structs.replace(
+            a_result((speed,), ranks=ranks).largest,
+            accuracy=SpreadPart(count=1, mean=accuracy, deviation=None, least=accuracy, most=accuracy),
+        )
+        for ranks, speed, accuracy in ((1, 50.0, 0.75), (4, 180.0, after))
+    ]
+    page = to_markdown(result_page(msgspec.structs.replace(a_result(), measurements=tuple(sizes)), "en"))
+    assert ("Accuracy falls from 0.7500 to 0.7000 with 4 ranks" in page) is told

@@ -69,7 +69,7 @@ def test_sizes_and_repetitions_give_one_result(described: Path) -> None:
     assert "2020-01-30" not in json.dumps(said)
     assert result.provenance.config_sha256 and result.provenance.cores
     assert "rank 1: 50.0 samples/s, its peers 100.0 (-50.0 %)" in done.stdout
-    assert "150.0 ± 0 samples/s (95 %, 2 runs) on 2 rank(s)" in done.stdout
+    assert "150.0 ± 0.0 samples/s (95 %, 2 runs) on 2 ranks" in done.stdout
     assert "scaling efficiency 75.0 ± 0.0 %" in done.stdout
     for name in ("report.md", "report.html"):
         assert "75.0" in (described / "out" / name).read_text()

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paceline.bench.number_file import ACCURACY_KEYS, THROUGHPUT_KEYS, parse_number
-from paceline.bench.result_files import ResultError
-from paceline.bench.score import score_directory
-from paceline.core.errors import FormatError
+from paceline.bench.result_files import ResultError, read_cluster
+from paceline.bench.score import score_directory, with_slow_parts
+from paceline.core.errors import FormatError, PacelineError
 from support.bench.result_trees import cards_adding_up_to, cluster, paceline, single_servers
 from support.storage.servers import S3Server
 
@@ -167,3 +167,23 @@ def test_anything_else_is_a_clear_error_never_a_number(text: str) -> None:
     else:
         assert math.isfinite(number)
         assert text.strip().strip('"{').strip() != "" and any(letter in "0123456789" for letter in text)
+
+
+def test_the_other_mode_is_proposed_and_a_slow_node_is_named(tmp_path: Path) -> None:
+    for node, speed in enumerate((1768, 1368)):
+        (tmp_path / str(node)).mkdir()
+        for card in range(2):
+            (tmp_path / str(node) / f"throughput_{card}.json").write_text(str(speed))
+    with pytest.raises(PacelineError) as caught:
+        score_directory(tmp_path, accuracy=False)
+    assert caught.value.hint == "every node has results of its own: did you mean --single-server?"
+    found = with_slow_parts(score_directory(tmp_path, single_server=True, accuracy=False))
+    assert found.warnings == ("node 1 is slow: 2,736.0 samples/s, its peers 3,536.0 (-22.6 %)",)
+    with pytest.raises(PacelineError) as caught:
+        score_directory(tmp_path / "0", single_server=True, accuracy=False)
+    assert caught.value.hint == "all ranks trained together: score without --single-server"
+
+
+def test_a_remote_directory_is_called_as_the_user_called_it(tmp_path: Path) -> None:
+    with pytest.raises(PacelineError, match=r"^obs://bucket/run: no score; result files missing or broken: 3\n"):
+        read_cluster(tmp_path, source="obs://bucket/run")

@@ -86,6 +86,16 @@ def test_an_outlier_of_several_nodes_is_a_card_of_a_node() -> None:
     assert outlier_name(card, "zh") == "节点 1 卡 1" and outlier_name(node, "zh") == "1"
 
 
+def test_noise_from_run_to_run_is_no_slow_rank() -> None:
+    """The second of two is the lower one by 3 % in two of three runs, and each varies by as much from run to run."""
+    noisy = [repetition(100, 97), repetition(97, 99), repetition(101, 97.5)]
+    assert [each.kind for each in find_outliers(noisy) if each.kind == "rank"] == []
+    # s = 0.5, t = (100 - 95) / (0.5 · √(2 / 3)) = 12.2 with 2 degrees of freedom: 0.3 %
+    steady = [repetition(100, 95), repetition(100.5, 95.5), repetition(99.5, 94.5)]
+    assert [(each.kind, each.name, each.runs) for each in find_outliers(steady)] == [("rank", "1", 3)]
+    assert [each.name for each in find_outliers([repetition(100, 96)])] == ["1"]
+
+
 def test_baseline_takes_noise_into_account() -> None:
     before = a_result((100.0, 101.0, 99.0))
     assert [each.verdict for each in compare(a_result((97.0, 98.0, 99.0)), before, "b")] == ["same"]
@@ -119,7 +129,7 @@ def test_loss_is_explained_by_the_parts_that_grew() -> None:
     (found,) = scaling_losses(with_efficiency([alone, crowded]), cores=2)
     assert found.grown_ms == {"compute": 50.0, "exposed": 10.0, "waiting": 40.0}
     assert found.sentences == (
-        "4 ranks: 50 % of the throughput per rank of 1; recorded step 200.0 ms, with 1 rank(s) 100.0 ms",
+        "4 ranks: 50 % of the throughput per rank of 1; recorded step 200.0 ms, with 1 rank 100.0 ms",
         "100.0 ms more per step: computing +50.0, waiting for other ranks +40.0, exposed communication +10.0",
         "the same computing takes 1.5 times as long: 4 ranks share the 2 cores of this host",
     )

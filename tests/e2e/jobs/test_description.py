@@ -213,3 +213,17 @@ def test_any_bytes_are_a_document_or_one_clear_error(data: bytes) -> None:
         YamlDocument.parse(data, Path("job.yaml")).convert(JobDescription)
     except UsageError as error:
         assert str(error).startswith("job.yaml")
+
+
+def test_problems_of_all_kinds_are_told_together(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(
+        "job_name: x\nboot_file: train.py\ncode_dir: nocode\nbackend: slrm\nnodes: two\nhyperparamters: {a: 1}\n"
+        "slurm: {cpus_per_task: many}\npre_start: {wheels: [1, a.whl]}\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        load_job(tmp_path / "job.yaml")
+    told = [line.removeprefix(f"{tmp_path}/job.yaml:") for line in str(caught.value).splitlines()]
+    assert [line.partition(": ")[0] for line in told] == ["6", "5", "7", "8", "4", "3"], told
+    assert "did you mean 'hyperparameters'?" in told[0] and told[1].startswith(
+        "5: nodes: expected `int`".replace("`", "")
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from email.utils import formatdate
 from pathlib import Path
 
@@ -106,8 +107,12 @@ def test_a_region_or_a_site_says_which_hosts_are_needed(
 
 
 def test_a_bucket_is_where_its_service_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"obs.private": ["10.0.0.9"]}
-    monkeypatch.setattr("paceline.jobs.doctor.network._addresses", lambda host: known.get(host, []))
+    def lookup(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        if host != "obs.private":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.9", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
     *_, bad = resolve({"obs.private": "", "bucket.obs.private": ""})
     assert bad.advice and bad.advice["en"].endswith("10.0.0.9  bucket.obs.private")
 

@@ -91,7 +91,7 @@ def test_a_keeper_that_is_killed_is_noticed_and_what_it_left_can_be_stopped(tmp_
     process_of(handle).send(signal.SIGKILL)
     until(lambda: backend.status(handle).phase is JobPhase.lost)
     left = process_of(handle, "worker-0")
-    assert left.alive
+    assert left.alive and "its ranks still run" in backend.status(handle).reason
     backend.stop(handle)
     assert not left.alive and backend.status(handle).phase is JobPhase.stopped
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from paceline.storage.reachability import UnreachableError
+from paceline.training.session.uploader import warn_if_unreachable
 from support.jobs.region import OBS, CloudRegion
 from support.jobs.standin import StandIn
 from support.jobs.workloads import in_the_cloud, write_job
@@ -43,7 +45,7 @@ def test_a_wrong_region_is_one_sentence(tmp_path: Path, bucket: str, modelarts: 
     job = write_job(tmp_path, **in_the_cloud(bucket, modelarts={"region": "cn-nort-4"}))
     code, said, seconds = run("job", "submit", job, cwd=tmp_path)
     assert code == 1 and seconds < SECONDS, said
-    assert f"{bucket}.obs.cn-nort-4.myhuaweicloud.com does not resolve" in said and "check the region" in said
+    assert f"{bucket}.obs.cn-nort-4.myhuaweicloud.com does not resolve" in said and "did you mean 'cn-north-4'?" in said
     assert not modelarts.jobs
 
 
@@ -77,3 +79,44 @@ def test_a_modelarts_that_is_down_is_one_sentence(
     code, said, seconds = run("job", "submit", job, cwd=tmp_path)
     assert code == 1 and seconds < SECONDS, said
     assert "ModelArts: modelarts.cn-north-4.myhuaweicloud.com:443 does not answer" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("copy", "URL", "copied"),
+        ("ls", "URL"),
+        ("diagnose", "URL"),
+        ("watch", "URL"),
+        ("bench", "score", "URL"),
+        ("checkpoint", "inspect", "URL"),
+        ("train", "--train_dataset_dir=URL", "--output_dir=output"),
+    ],
+    ids=" ".join,
+)
+def test_every_command_that_reads_a_bucket_names_the_host_that_does_not_resolve(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    bucket: str,
+    region: CloudRegion,
+    s3: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HUAWEICLOUD_SDK_AK", s3.key)
+    monkeypatch.setenv("HUAWEICLOUD_SDK_SK", s3.secret)
+    monkeypatch.setenv("OBS_REGION", "cn-nort-4")
+    code, said, seconds = run(*(word.replace("URL", f"obs://{bucket}/data") for word in words), cwd=tmp_path)
+    assert code == 1 and seconds < SECONDS, said
+    assert f"{bucket}.obs.cn-nort-4.myhuaweicloud.com does not resolve" in said, said
+    assert "did you mean 'cn-north-4'?" in said
+
+
+def test_the_outputs_bucket_does_not_stop_training_but_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(url: str) -> None:
+        raise UnreachableError(f"{url}: no.such.host does not answer", hint="check the region")
+
+    monkeypatch.setattr("paceline.training.session.uploader.require_reachable", refuse)
+    warn_if_unreachable("obs://bucket/run").join(10)
+    assert "obs://bucket/run: no.such.host does not answer" in caplog.text and "training continues" in caplog.text

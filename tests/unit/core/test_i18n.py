@@ -33,6 +33,11 @@ def test_values_are_filled_in() -> None:
     assert text("bench.accuracy_is", "zh", accuracy="0.9") == "精度 0.9"
 
 
+def test_a_count_decides_between_singular_and_plural() -> None:
+    assert [text("bench.size", "en", n=count) for count in (1, 4)] == ["1 rank", "4 ranks"]
+    assert text("bench.size", "zh", n=1) == "1 卡"
+
+
 def test_every_text_that_the_code_names_exists() -> None:
     """Keys written out in full; those that are put together at run time are covered by the tests of their pages."""
     named = re.compile(r"""\btext\(\s*["']([a-z]+\.[\w.]+)["']""")

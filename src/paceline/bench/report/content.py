@@ -22,6 +22,7 @@ from paceline.output.page.page import (
 )
 
 _SHOWN_FINDINGS = 3
+_LEAST_ACCURACY_LOSS = 0.005
 _SIZE_COLUMNS = (
     "ranks",
     "nodes",
@@ -77,12 +78,17 @@ def headline(result: BenchResult, language: Language) -> str:
 
 
 def efficiency_text(size: Measurement, language: Language) -> str:
-    """With its 95 % interval, and no digits that the interval does not support; of single runs two digits."""
+    """With its 95 % interval, and no digits that the interval does not support; of single runs two digits.
+
+    The smallest size has none: it is what the others are compared with.
+    """
     if size.efficiency is None:
         return "–"
     percent, interval = 100 * size.efficiency, size.efficiency_interval
     if interval is None:
         return text("bench.efficiency_single", language, percent=f"{float(f'{percent:.2g}'):.0f}")
+    if not interval and size.efficiency == 1:
+        return f"{percent:.0f} %"
     digits = 1 if 100 * interval < 1 else 0
     shown, half = f"{percent:.{digits}f}", f"{100 * interval:.{digits}f}"
     return text("bench.efficiency_interval", language, percent=shown, interval=half)
@@ -125,8 +131,21 @@ def _score(result: BenchResult, language: Language) -> PageSection:
     chart = None
     if len(result.measurements) > 1:
         sentences.append(text(f"bench.scaling_{result.largest.scaling}", language))
+        sentences += _accuracy_loss(result.measurements, language)
         chart = _scaling_chart(result.measurements, language)
     return PageSection(text("bench.score", language), tuple(sentences), table, chart)
+
+
+def _accuracy_loss(sizes: Sequence[Measurement], language: Language) -> list[str]:
+    """Faster is not better where the training learns less: of the same epochs, more ranks make fewer updates."""
+    first, last = sizes[0], sizes[-1]
+    if first.accuracy is None or last.accuracy is None:
+        return []
+    noise = max(interval_of(each.accuracy) or 0.0 for each in (first, last) if each.accuracy)
+    if first.accuracy.mean - last.accuracy.mean <= max(noise, _LEAST_ACCURACY_LOSS):
+        return []
+    before, after = (format_number(each.accuracy.mean) for each in (first, last) if each.accuracy)
+    return [text("bench.accuracy_loss", language, before=before, after=after, ranks=last.ranks)]
 
 
 def _expectations(result: BenchResult, language: Language) -> PageSection | None:
@@ -318,4 +337,5 @@ def _plus_minus(size: Measurement, language: Language) -> str:
     interval = interval_of(found)
     if interval is None:
         return text("bench.single_run", language, mean=mean)
-    return text("bench.with_interval", language, mean=mean, interval=format_number(interval), n=found.count)
+    decimals = len(mean.partition(".")[2])
+    return text("bench.with_interval", language, mean=mean, interval=f"{interval:,.{decimals}f}", n=found.count)

@@ -10,6 +10,7 @@ from paceline.checkpoint.file_names import natural_key
 from paceline.checkpoint.strategy.strategy_file import Operator, StrategyFile, decode, encode
 from paceline.checkpoint.strategy.tensor_layout import TensorLayout
 from paceline.core.errors import FormatError, PacelineError, UsageError
+from paceline.storage.reachability import require_reachable
 from paceline.storage.stored_file import StoredFile
 from paceline.storage.stores.base import Store
 from paceline.storage.stores.open_store import open_item, open_store
@@ -47,6 +48,7 @@ def read_strategy(where: str | None) -> Strategy | None:
     """Read a strategy file, or merge a directory of them; None, "" or "None" mean full weights."""
     if where is None or where in ("", "None"):
         return None
+    require_reachable(where)
     single = open_item(where)
     if single is not None:
         store, item = single

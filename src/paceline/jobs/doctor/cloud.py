@@ -13,6 +13,7 @@ from paceline.jobs.description import JobDescription
 from paceline.jobs.doctor.check import Check, bad, from_error, good
 from paceline.storage.cloud_endpoints import CloudService
 from paceline.storage.credentials import BucketAccess, find_bucket_access, find_cloud_endpoint
+from paceline.storage.reachability import UnreachableError, require_reachable
 from paceline.storage.stores.open_store import open_store
 from paceline.storage.url import parse_url
 
@@ -53,13 +54,20 @@ def other_hosts(job: JobDescription) -> dict[str, str]:
 
 def try_buckets(places: dict[str, tuple[BucketAccess, bool]]) -> Iterator[Check]:
     """List where it reads; write, read back and remove a small object of our own where it writes."""
+    unreachable: set[str] = set()
     for url, (_, written) in places.items():
+        if parse_url(url).host in unreachable:
+            continue
         try:
+            require_reachable(url)
             if written:
                 _write(url)
                 yield good("bucket", "bucket_writable", url=url)
             else:
                 yield _listed(url)
+        except UnreachableError as error:
+            unreachable.add(parse_url(url).host)
+            yield bad("bucket", "bucket_unreachable", reason=error)
         except PacelineError as error:
             yield from_error("bucket", error)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import http.client
-import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
+from paceline.core.waiting import waiting_for
 from paceline.jobs.doctor.check import Check, bad, good, warning
+from paceline.storage.cloud_endpoints import unknown_region
+from paceline.storage.reachability import HostLookup
 
 _TIMEOUT = 5.0
 _REFUSED = 15 * 60
@@ -23,15 +25,23 @@ def resolve(hosts: Mapping[str, str], optional: frozenset[str] = frozenset()) ->
 
     Without `optional` ones the job can start: only the job's nodes, or other tools, ask them.
     """
-    found = {host: _addresses(host) for host in hosts}
+    lookups = [HostLookup(host) for host in hosts]
+    with waiting_for(f"the name server, for {', '.join(hosts)}"):
+        for lookup in lookups:
+            lookup.wait()
+    found = {lookup.host: lookup.addresses for lookup in lookups}
     lost = [host for host, addresses in found.items() if not addresses]
+    silent = any(not lookup.answered for lookup in lookups)
     for host, addresses in found.items():
         if addresses:
             yield good("name", "name", host=host, address=addresses[0])
     if lost:
         lines = "\n".join(f"{_likely_address(host, found)}  {host}" for host in lost)
         make_check = bad if set(lost) - optional else warning
-        yield make_check("name", "name_unknown", hosts=", ".join(lost), lines=lines)
+        region = next((region for host in lost if (region := unknown_region(host))), None)
+        key = "name_server_silent" if silent else "region_unknown" if region else "name_unknown"
+        values = {"region": region.name, "meant": region.meant or "–"} if region else {}
+        yield make_check("name", key, hosts=", ".join(lost), lines=lines, **values)
 
 
 def reach(url: str) -> Iterator[Check]:
@@ -67,13 +77,6 @@ def clock(url: str, date: str | None, now: float) -> Iterator[Check]:
         return
     make_check = bad if abs(ahead) > _REFUSED else warning
     yield make_check("clock", "clock_ahead" if ahead > 0 else "clock_behind", url=url, seconds=abs(ahead))
-
-
-def _addresses(host: str) -> list[str]:
-    try:
-        return [str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
-    except (OSError, UnicodeError):
-        return []
 
 
 def _likely_address(host: str, found: Mapping[str, list[str]]) -> str:

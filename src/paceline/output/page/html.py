@@ -11,14 +11,15 @@ from paceline.output.page.charts import PageChart
 from paceline.output.page.page import PageSection, PageTable, ReportPage
 
 _STYLE = """
-body{margin:0 auto;max-width:960px;padding:24px 20px 60px;background:var(--paper)}
+body{margin:0 auto;max-width:1120px;padding:24px 20px 60px;background:var(--paper)}
 h1{font-size:16px;font-weight:600;color:var(--ink-soft);margin:0}
 .headline{font-size:24px;line-height:1.3;margin:4px 0 28px;font-weight:400}
 section{margin:0;padding:0}section>h2{font-size:15px;margin:30px 0 8px;padding-bottom:4px;border-bottom:1px solid var(--rule)}
 p,li{margin:4px 0}section>ul{padding-left:20px;margin:6px 0}
 .wide{overflow-x:auto}table{border-collapse:collapse;margin:8px 0}
 th{color:var(--ink-soft);font-weight:500;white-space:nowrap}
-th,td{padding:3px 14px 3px 0;text-align:right;vertical-align:top}th.t,td.t{text-align:left;overflow-wrap:anywhere;min-width:9ch}
+th,td{padding:3px 14px 3px 0;text-align:right;vertical-align:top}td{white-space:nowrap}th.t,td.t{text-align:left}
+td.t{white-space:normal;overflow-wrap:break-word;max-width:56ch}
 tbody tr:hover{background:var(--tint)}
 .page-chart{max-width:720px;margin:10px 0}
 footer{margin-top:40px;color:var(--ink-soft);font-size:13px}

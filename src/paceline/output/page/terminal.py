@@ -11,10 +11,13 @@ from rich.table import Table as RichTable
 from paceline.output.console import Console
 from paceline.output.page.page import PageTable, ReportPage
 
+_FILE_WIDTH = 200
+"""Of output that is piped or written to a file: no column of a table is folded."""
+
 
 def print_page(page: ReportPage, *, details: bool = False) -> None:
     """The page without its detail sections, unless they are asked for: a screen is for the answer."""
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH, highlight=False)
     console.print(f"\n  [bold]{escape(page.title)}[/]   {escape(page.headline)}\n", soft_wrap=True)
     for section in page.sections:
         if section.detail and not details:
@@ -23,7 +26,7 @@ def print_page(page: ReportPage, *, details: bool = False) -> None:
         for sentence in section.sentences:
             console.print(f"    {escape(sentence)}", soft_wrap=True)
         if section.table is not None:
-            console.print(Padding(_table(section.table), (0, 0, 0, 4)))
+            console.print(Padding(_table(section.table), (0, 0, 0, 4), expand=False))
         console.print()
 
 

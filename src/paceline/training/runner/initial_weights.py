@@ -21,6 +21,7 @@ from paceline.checkpoint.tensor_files import open_listing
 from paceline.checkpoint.tensors.bf16 import as_numbers
 from paceline.checkpoint.tensors.tensor_slice import full_slice
 from paceline.core.errors import FormatError, PacelineError
+from paceline.storage.reachability import require_reachable
 from paceline.storage.store_errors import MissingError
 from paceline.storage.stores.open_store import open_store
 from paceline.storage.transfer.retry import Backoff, retry_call
@@ -136,6 +137,7 @@ def _select(where: str, ranks: int, wanted: bool | str, own: bool) -> ResumeChoi
 
 
 def _has_no_checkpoint(where: str) -> bool:
+    require_reachable(where)
     store = open_store(where)
     try:
         items = retry_call(Backoff(), lambda: list(store.list_files()))

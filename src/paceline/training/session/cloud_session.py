@@ -30,7 +30,7 @@ from paceline.training.session.input_download import (
 )
 from paceline.training.session.output_tree import OutputTree, default_root
 from paceline.training.session.sigterm import TermSignal
-from paceline.training.session.uploader import Leftover, Patience, Uploader, log_leftovers
+from paceline.training.session.uploader import Leftover, Patience, Uploader, log_leftovers, warn_if_unreachable
 
 if TYPE_CHECKING:
     from typing import ParamSpec
@@ -105,6 +105,8 @@ class CloudSession:
                 self.uploader = Uploader(
                     self.outputs, self.remote_save_url, self.ranks, patience=self._settings.patience
                 )
+                if self.ranks.is_leader:
+                    warn_if_unreachable(self.remote_save_url)
             self._prepare_host()
         except BaseException:
             self._restore()

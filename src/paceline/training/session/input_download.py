@@ -49,6 +49,7 @@ def local_path(name: str, location: str) -> Path:
 def _download(name: str, wanted: Input, root: Path, report: Callable[[str], None], timeout: float) -> Path:
     if not is_remote(wanted.location):
         return local_path(name, wanted.location)
+    from paceline.storage.reachability import require_reachable
     from paceline.training.session.upload_messages import TransferTask
     from paceline.training.session.upload_process import UploadProcess
 
@@ -56,6 +57,7 @@ def _download(name: str, wanted: Input, root: Path, report: Callable[[str], None
     target = root / cache_name(url) / parse_url(url).name
     report(f"{name}: {url} → {target}")
     _log.info("downloading %s from %s", name, url)
+    require_reachable(url)
     target.parent.mkdir(parents=True, exist_ok=True)
     task = TransferTask(url, str(target), keys=wanted.keys, workers=16)
     result = UploadProcess().run([task], patience=300.0, seconds=timeout)

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from paceline.core.errors import PacelineError
+from paceline.storage.reachability import require_reachable
 from paceline.training.background_thread import BackgroundThread
 from paceline.training.monitor_status import MonitorStatus
 from paceline.training.ranks import Ranks
@@ -142,6 +143,20 @@ class Uploader:
             _log.warning("upload to %s is incomplete (%s); retrying", self.url, left[0].reason)
             sleep(pause)
             pause = min(pause * 2, 30.0)
+
+
+def warn_if_unreachable(url: str) -> threading.Thread:
+    """Training does not wait for its outputs' bucket; a warning says within seconds that it does not answer."""
+    thread = threading.Thread(target=_warn_if_unreachable, args=(url,), name="paceline-outputs", daemon=True)
+    thread.start()
+    return thread
+
+
+def _warn_if_unreachable(url: str) -> None:
+    try:
+        require_reachable(url)
+    except PacelineError as error:
+        _log.warning("outputs cannot be uploaded for now: %s; training continues\n  %s", error, error.hint or "")
 
 
 def log_leftovers(left: Sequence[Leftover], url: str) -> None:
