@@ -4,6 +4,7 @@ import { address, useColumns } from "../../api/client";
 import type { Cluster } from "../../api/cluster";
 import { readRankList } from "../../api/rankList";
 import { Columns } from "../../api/columns";
+import { communicationParts } from "../../api/communicationParts";
 import { useRunData } from "../../api/runData";
 import { RankBars, type Bar } from "../../charts/RankBars";
 import { Dialog } from "../../components/Dialog";
@@ -18,6 +19,12 @@ import { useText } from "../../i18n/text";
 import { Arrivals } from "../../sections/Arrivals";
 import { LoadTables } from "./LoadTables";
 import { NoCommunication } from "./NoCommunication";
+
+const PARTS = [
+  { color: "exposed", text: "ui.column.transit" },
+  { color: "waiting", text: "ui.web.comm.waiting" },
+  { color: "free", text: "ui.web.comm.neither" },
+] as const;
 
 export function RanksTab({ run }: { run: string }) {
   const t = useText();
@@ -36,7 +43,10 @@ export function RanksTab({ run }: { run: string }) {
       lines: [
         [t("ui.column.time"), duration(bar.up.reduce((sum, part) => sum + part, 0))],
         ...(bar.up.length > 1
-          ? [[t("ui.column.wait"), `${duration(bar.up[1])} · ${percent(bar.up[1] / (bar.up[0] + bar.up[1]))}`]]
+          ? PARTS.map(({ text }, part) => [
+              t(text),
+              `${duration(bar.up[part])} · ${percent(bar.up[part] / bar.up.reduce((sum, value) => sum + value, 0))}`,
+            ])
           : []),
       ] as [string, string][],
     }),
@@ -60,7 +70,7 @@ export function RanksTab({ run }: { run: string }) {
         {bars.length > 0 && (
           <RankBars
             bars={bars}
-            colors={files ? ["exposed", "waiting"] : ["exposed"]}
+            colors={files ? PARTS.map(({ color }) => color) : ["exposed"]}
             marked={focus.ranks}
             tip={tip}
             label={t(files ? "ui.web.comm.ranks.title" : "ui.web.comm.ranks.unsplit")}
@@ -69,14 +79,12 @@ export function RanksTab({ run }: { run: string }) {
         )}
         {bars.length > 0 && files && (
           <ul class="legend">
-            <li>
-              <i class="exposed" />
-              {t("ui.column.transit")}
-            </li>
-            <li>
-              <i class="waiting" />
-              {t("ui.web.comm.waiting")}
-            </li>
+            {PARTS.filter((_, part) => bars.some((bar) => bar.up[part] > 0)).map(({ color, text }) => (
+              <li key={color}>
+                <i class={color} />
+                {t(text)}
+              </li>
+            ))}
           </ul>
         )}
         <ServerTable
@@ -148,7 +156,7 @@ const isRecorded = (table: Columns): boolean =>
 function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string | null>): Bar[] {
   const recorded = isRecorded(table);
   const wanted = filters["rank"] ? new Set(readRankList(filters["rank"])) : null;
-  const [rank, time, waiting] = ["rank", "time", "waiting"].map((name) => table.num(name));
+  const [rank, time, waiting, transit] = ["rank", "time", "waiting", "transit"].map((name) => table.num(name));
   const bars: Bar[] = [];
   for (let i = 0; i < table.length; i++) {
     const who = cluster.byRank.get(rank[i]);
@@ -158,8 +166,8 @@ function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string
       (filters["stage"] && who?.stage !== Number(filters["stage"]))
     )
       continue;
-    const [all, waited] = [time[i] || 0, waiting[i] || 0];
-    bars.push({ rank: rank[i], up: recorded ? [Math.max(0, all - waited), Math.min(all, waited)] : [all] });
+    const up = recorded ? communicationParts(time[i], waiting[i], transit[i]) : [time[i] || 0];
+    bars.push({ rank: rank[i], up });
   }
   return bars.sort((a, b) => (cluster.place.get(a.rank) ?? 0) - (cluster.place.get(b.rank) ?? 0));
 }
