@@ -16,7 +16,7 @@ import pytest
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 ENGLISH = sorted(path.name for path in TUTORIALS.glob("*.md") if not path.name.endswith(".zh.md"))
 _BLOCK = re.compile(
-    r'```(?P<kind>sh|python title="(?P<file>[\w.]+)")\n(?P<code>.*?)```|<!-- shows: (?P<shown>.*?) -->', re.DOTALL
+    r'```(?P<kind>sh|(?:python|yaml) title="(?P<file>[\w./]+)")\n(?P<code>.*?)```|<!-- shows: (?P<shown>.*?) -->', re.DOTALL
 )
 
 
@@ -30,6 +30,8 @@ def test_the_tutorial_works_as_written(name: str, tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "PACELINE_CACHE": str(tmp_path / "cache"),
+        "PACELINE_STATE": str(tmp_path / "state"),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "LC_ALL": "C.UTF-8",
     }
