@@ -102,9 +102,10 @@ system: ## what the tests need of the machine: a real sshd, openssl, ps, a brows
 	@command -v chromium >/dev/null && ls /usr/share/fonts/truetype/wqy >/dev/null 2>&1 || \
 	  { apt-get update -qq && apt-get install -y -qq chromium fonts-wqy-zenhei >/dev/null; }
 
-docs: $(STAMP) ## the documentation as a site, in English and Chinese: build/site; fails on a broken link
+docs: $(STAMP) $(UI) ## the documentation as a site, in English and Chinese: build/site; fails on a broken link
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(BIN)/python scripts/write_gallery.py build/site/gallery build/site/zh/gallery
 	@echo build/site/index.html
 
 man: $(STAMP) ## a manual page of every command: build/man/man1
