@@ -1,4 +1,4 @@
-"""The tutorials and the gallery, followed step by step in an empty directory: every command ends well, and shows what the page says.
+"""The tutorials and the gallery, followed in an empty directory: every command ends well, and shows what the page says.
 
 The Chinese page of a tutorial has the same commands, but for the language.
 """
@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-ENGLISH = ["gallery.md"] + sorted(
-    f"tutorials/{path.name}" for path in (DOCS / "tutorials").glob("*.md") if not path.name.endswith(".zh.md")
-)
+TUTORIALS = (f"tutorials/{path.name}" for path in (DOCS / "tutorials").glob("*.md") if not path.name.endswith(".zh.md"))
+ENGLISH = ["gallery.md", *sorted(TUTORIALS)]
 _BLOCK = re.compile(
     r'```(?P<kind>sh|(?:python|yaml) title="(?P<file>[\w./]+)")\n(?P<code>.*?)```|<!-- shows: (?P<shown>.*?) -->',
     re.DOTALL,
