@@ -79,7 +79,7 @@ export function RanksTab({ run }: { run: string }) {
         )}
         {bars.length > 0 && files && (
           <ul class="legend">
-            {PARTS.filter((_, part) => bars.some((bar) => bar.up[part] > 0)).map(({ color, text }) => (
+            {PARTS.filter((_, part) => isVisible(bars, part)).map(({ color, text }) => (
               <li key={color}>
                 <i class={color} />
                 {t(text)}
@@ -152,6 +152,10 @@ function RankLinks({ run, rank, onClose }: { run: string; rank: number; onClose:
 /** Bytes or transfer times are only known where communication was recorded; begins and ends are known from step traces too. */
 const isRecorded = (table: Columns): boolean =>
   ["transit", "bytes"].some((name) => Array.from(table.num(name)).some(Number.isFinite));
+
+/** Whether a part takes more than a hairline of any bar; the parts of a bar add up only to rounding. */
+const isVisible = (bars: Bar[], part: number): boolean =>
+  bars.some((bar) => bar.up[part] > 0.002 * bar.up.reduce((sum, value) => sum + value, 0));
 
 function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string | null>): Bar[] {
   const recorded = isRecorded(table);
