@@ -9,7 +9,7 @@ PYTHON39 ?= python3.9
 UI := src/paceline/web/static/index.html
 UI_SOURCES := $(shell find ui/src ui/public -type f) src/paceline/core/texts/ui.json ui/index.html ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
 
-.PHONY: demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report soak kit-tables bundle containers test-matrix venv-mindspore-3.9 clean help
+.PHONY: man pictures demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report soak kit-tables bundle containers test-matrix venv-mindspore-3.9 clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -102,10 +102,17 @@ system: ## what the tests need of the machine: a real sshd, openssl, ps, a brows
 	@command -v chromium >/dev/null && ls /usr/share/fonts/truetype/wqy >/dev/null 2>&1 || \
 	  { apt-get update -qq && apt-get install -y -qq chromium fonts-wqy-zenhei >/dev/null; }
 
-docs: $(STAMP) ## the documentation as a site, in English and Chinese: build/site; fails on a broken link
+docs: $(STAMP) $(UI) ## the documentation as a site, in English and Chinese: build/site; fails on a broken link
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(BIN)/python scripts/write_gallery.py build/site/gallery build/site/zh/gallery
 	@echo build/site/index.html
+
+man: $(STAMP) ## a manual page of every command: build/man/man1
+	$(BIN)/python scripts/write_man_pages.py
+
+pictures: $(STAMP) $(UI) system ## pictures of the documentation, from simulated runs: docs/pictures
+	$(BIN)/python scripts/make_pictures.py
 
 lint: style types ## formatting, style, types, dependency order
 

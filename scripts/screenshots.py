@@ -88,7 +88,7 @@ def _watched(page: Page, problems: list[str]) -> Page:
 
 def _photograph(page: Page, target: Path, width: int) -> Iterator[str]:
     page.wait_for_selector("main h1, main h2", timeout=60_000)
-    page.wait_for_function("!document.querySelector('.busy, .waiting-table')", timeout=60_000)
+    page.wait_for_function("!document.querySelector('.busy, .waiting-table, main progress')", timeout=60_000)
     page.wait_for_timeout(250)
     target.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=str(target), full_page=True)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -41,6 +45,37 @@ def test_a_clone_installs_in_one_command(version: str, tmp_path: Path) -> None:
     run(str(python), "-m", "pip", "install", "--quiet", str(ROOT))
     assert "launch" in run(str(python), "-m", "paceline", "--help", cwd=tmp_path)
     run(str(python), "-c", "import paceline.profiling, paceline.training, paceline.collect", cwd=tmp_path)
+
+
+def test_a_wheel_alone_demonstrates_and_serves(wheel: Path, tmp_path: Path) -> None:
+    """In an empty directory, without the clone: pages and report are in the wheel."""
+    python = environment("3.11", tmp_path / "venv")
+    run(str(python), "-m", "pip", "install", "--quiet", f"{wheel}[web]")
+    env = {**os.environ, "PACELINE_CACHE": str(tmp_path / "cache"), "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    shown = run(str(python), "-m", "paceline", "demo", "--fault", "slow-rank:11:1.3", "--seed", "7", cwd=empty, env=env)
+    assert "Rank 11" in shown and (empty / "paceline-demo" / "report.html").stat().st_size > 50_000
+    command = [str(python), "-m", "paceline", "serve", "paceline-demo", "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=empty, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as server:
+        assert server.stdout is not None
+        address = next(found[0] for line in server.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
+        pages = [fetch(f"{address}{path}") for path in ("/", "/api/v1/runs")]
+        server.terminate()
+    assert '<div id="app">' in pages[0] and '"runs"' in pages[1]
+
+
+def fetch(address: str) -> str:
+    """What a server answers; it may only just begin to listen."""
+    for _ in range(100):
+        try:
+            with urllib.request.urlopen(address) as answer:
+                return str(answer.read().decode())
+        except urllib.error.URLError:
+            time.sleep(0.1)
+    raise AssertionError(f"{address} does not answer")
 
 
 @pytest.mark.parametrize(("version", "duckdb", "numpy"), [("3.10", "1.4.*", "1.26.4"), ("3.11", "2.*", "2.*")])

@@ -138,6 +138,8 @@ def main() -> None:
 
 
 def _run(needed: Sequence[str]) -> None:
+    if "_PACELINE_COMPLETE" in os.environ:
+        import_module("typer.completion").completion_init()  # adds the shells; the application then answers and exits
     show_waits(_print_note)
     try:
         if _ANALYSIS & set(needed) and len(needed) == 1:

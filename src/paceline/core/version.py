@@ -1,3 +1,3 @@
 """The package version; free of dependencies, because workers of a cluster report it."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

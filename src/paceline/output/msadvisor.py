@@ -6,7 +6,8 @@ The contract (facts of that tool): classType "1" = whole model; errorCode "0" = 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -118,20 +119,34 @@ def _slow_rank(diagnosis: Diagnosis, language: Language) -> str:
 
 
 def _transfer_times(run: Run, steps: tuple[int, ...] | None, operator: str | None) -> dict[str, int]:
-    """ns of transfer per transport: of one operator by its packets; of all links where it recorded none."""
+    """ns of transfer per transport of the rank that transfers longest, for which all others wait.
+
+    Of one operator by its packets; of all links where it recorded none.
+    """
     chosen = "true" if steps is None else f"step IN ({', '.join(map(str, steps))})"
     run.load(["packets", "links"])
     packets = run.connection.execute(
-        f"SELECT transport, sum(duration)::BIGINT FROM packets WHERE name = ? AND {chosen} GROUP BY transport",
+        f"SELECT rank, transport, sum(duration)::BIGINT FROM packets WHERE name = ? AND {chosen} GROUP BY rank, transport",
         [operator],
     ).fetchall()
-    known = {transport: time for transport, time in packets if time}
-    if known:
-        return known
+    if found := of_longest_rank(packets):
+        return found
     links = run.connection.execute(
-        f"SELECT transport, sum(duration)::BIGINT FROM links WHERE transport <> 'LOCAL' AND {chosen} GROUP BY transport"
+        f"""
+        SELECT src, transport, sum(duration)::BIGINT FROM links
+        WHERE transport <> 'LOCAL' AND {chosen} GROUP BY src, transport
+        """
     ).fetchall()
-    return {transport: time for transport, time in links if time}
+    return of_longest_rank(links)
+
+
+def of_longest_rank(rows: Iterable[tuple[int, str, int | None]]) -> dict[str, int]:
+    """Time per transport of the rank whose times are longest in total; {} where nothing took time."""
+    times: dict[int, dict[str, int]] = defaultdict(dict)
+    for rank, transport, time in rows:
+        if time:
+            times[rank][transport] = time
+    return max(times.values(), key=lambda own: sum(own.values()), default={})
 
 
 def dominant_transport(times: Mapping[str, int], language: Language) -> str:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 import paceline.output.one_file_page
 from paceline.cli.main import application
 from paceline.core.errors import PacelineError, UsageError
-from paceline.output.msadvisor import dominant_transport
+from paceline.output.msadvisor import dominant_transport, of_longest_rank
 from paceline.simulate import ClusterSpec, simulate
 from paceline.storage.transfer.transfer import transfer
 from support.storage.fixtures import bucket, own_places, s3
@@ -188,10 +188,17 @@ def test_failures_are_sentences_and_exit_codes(data: Path, door: Door, tmp_path:
     assert list(empty.iterdir()) == []
 
 
+def test_of_all_ranks_the_one_that_transfers_longest_counts() -> None:
+    """A slow RDMA link of one rank is not outvoted by fast links inside the hosts of all others."""
+    rows = [(0, "SDMA", 20), (1, "SDMA", 20), (2, "SDMA", 20), (2, "RDMA", 3), (3, "RDMA", 40), (4, "RDMA", None)]
+    assert of_longest_rank(rows) == {"RDMA": 40}
+    assert of_longest_rank([]) == {}
+
+
 def test_the_dominated_bottleneck_is_the_one_that_takes_the_time() -> None:
     """HCCS and PCIE are SDMA: 3 + 1 ms against 5 ms of RDMA, whatever the bytes."""
     assert dominant_transport({"HCCS": 3_000_000, "PCIE": 1_000_000, "RDMA": 5_000_000}, "en") == (
-        "RDMA Communication is the Dominated Bottleneck (5.000 of 9.000 ms of transfer time)"
+        "RDMA Communication is the Dominated Bottleneck (5.000 of 9.000 ms of transfer time of the rank that transfers longest)"
     )
     assert dominant_transport({"HCCS": 3_000_000, "PCIE": 3_000_000, "RDMA": 5_000_000}, "zh").startswith(
         "SDMA 通信是主要瓶颈"

@@ -31,7 +31,9 @@ export function ClusterMap({ cluster, fraction, tip, color, marked, onPick }: Cl
       context.textBaseline = "alphabetic";
       for (const rack of racks.racks) {
         context.fillStyle = variable("ink-soft");
-        if (racks.labels) context.fillText(fit(context, hostName(rack.host.name, t), rack.width), rack.x, rack.y - 5);
+        // Nothing is beside the label of a single host.
+        const space = racks.racks.length === 1 ? actual - rack.x : rack.width;
+        if (racks.labels) context.fillText(fit(context, hostName(rack.host.name, t), space), rack.x, rack.y - 5);
       }
       // A few that are missing must be seen; where most are, they must not drown the others.
       const known = racks.cells.reduce(

@@ -1,6 +1,7 @@
 // One card at a glance: small charts of everything recorded of it, each leading to its tab.
 import type { ComponentChildren } from "preact";
 import { address, useColumns, useJson } from "../../api/client";
+import { communicationParts } from "../../api/communicationParts";
 import type { TableRows } from "../../api/types";
 import { Curve, type Series } from "../../charts/Curve";
 import { useRouter } from "../../components/router";
@@ -12,6 +13,8 @@ import { memorySeries } from "./memorySeries";
 
 const HEIGHT = 130;
 const MOST_BARS = 5;
+/** Letters at the end of a name that are never cut: operators of one kind differ by their number. */
+const KEPT_END = 6;
 
 export function GlanceTab(props: CardTabProps) {
   return (
@@ -104,14 +107,14 @@ function Communication({ run, card }: CardTabProps) {
     >
       <SmallBars
         rows={rows.map((row) => {
-          const [time, wait] = [Number(row["time"]), Number(row["wait"] ?? 0)];
+          const time = Number(row["time"]);
           return {
             name: String(row["name"] ?? row["op"]),
             time,
-            parts: [Math.max(0, time - wait), Math.min(time, wait)],
+            parts: communicationParts(time, Number(row["wait"]), Number(row["transit"] ?? NaN)),
           };
         })}
-        colors={["exposed", "waiting"]}
+        colors={["exposed", "waiting", "free"]}
       />
       {recorded && (
         <ul class="legend">
@@ -122,6 +125,10 @@ function Communication({ run, card }: CardTabProps) {
           <li>
             <i class="waiting" />
             {t("ui.web.comm.waiting")}
+          </li>
+          <li>
+            <i class="free" />
+            {t("ui.web.comm.neither")}
           </li>
         </ul>
       )}
@@ -212,7 +219,10 @@ function SmallBars({ rows, colors = ["compute"] }: { rows: SmallBar[]; colors?: 
     <ul class="small-bars">
       {rows.map(({ name, time, parts }) => (
         <li key={name}>
-          <span title={name}>{name}</span>
+          <span class="ends" title={name}>
+            <span>{name.slice(0, -KEPT_END)}</span>
+            <span>{name.slice(-KEPT_END)}</span>
+          </span>
           <span class="inline">
             {parts.map((part, i) => (
               <i key={i} class={colors[i]} style={{ width: `${(100 * part) / most}%` }} />

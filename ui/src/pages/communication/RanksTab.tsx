@@ -4,6 +4,7 @@ import { address, useColumns } from "../../api/client";
 import type { Cluster } from "../../api/cluster";
 import { readRankList } from "../../api/rankList";
 import { Columns } from "../../api/columns";
+import { communicationParts } from "../../api/communicationParts";
 import { useRunData } from "../../api/runData";
 import { RankBars, type Bar } from "../../charts/RankBars";
 import { Dialog } from "../../components/Dialog";
@@ -18,6 +19,14 @@ import { useText } from "../../i18n/text";
 import { Arrivals } from "../../sections/Arrivals";
 import { LoadTables } from "./LoadTables";
 import { NoCommunication } from "./NoCommunication";
+
+const PARTS = [
+  { color: "exposed", text: "ui.column.transit" },
+  { color: "waiting", text: "ui.web.comm.waiting" },
+  { color: "free", text: "ui.web.comm.neither" },
+] as const;
+
+const WAITING = PARTS.findIndex(({ color }) => color === "waiting");
 
 export function RanksTab({ run }: { run: string }) {
   const t = useText();
@@ -36,7 +45,10 @@ export function RanksTab({ run }: { run: string }) {
       lines: [
         [t("ui.column.time"), duration(bar.time)],
         ...(bar.up.length > 1
-          ? [[t("ui.column.wait"), `${duration(bar.waiting)} · ${percent(bar.waitingShare)}`]]
+          ? PARTS.map(({ text }, part) => [
+              t(text),
+              part === WAITING ? `${duration(bar.up[part])} · ${percent(bar.waitingShare)}` : duration(bar.up[part]),
+            ])
           : []),
       ] as [string, string][],
     }),
@@ -60,7 +72,7 @@ export function RanksTab({ run }: { run: string }) {
         {bars.length > 0 && (
           <RankBars
             bars={bars}
-            colors={files ? ["exposed", "waiting"] : ["exposed"]}
+            colors={files ? PARTS.map(({ color }) => color) : ["exposed"]}
             marked={focus.ranks}
             tip={tip}
             label={t(files ? "ui.web.comm.ranks.title" : "ui.web.comm.ranks.unsplit")}
@@ -69,14 +81,12 @@ export function RanksTab({ run }: { run: string }) {
         )}
         {bars.length > 0 && files && (
           <ul class="legend">
-            <li>
-              <i class="exposed" />
-              {t("ui.column.transit")}
-            </li>
-            <li>
-              <i class="waiting" />
-              {t("ui.web.comm.waiting")}
-            </li>
+            {PARTS.filter((_, part) => isVisible(bars, part)).map(({ color, text }) => (
+              <li key={color}>
+                <i class={color} />
+                {t(text)}
+              </li>
+            ))}
           </ul>
         )}
         <ServerTable
@@ -147,14 +157,19 @@ const isRecorded = (table: Columns): boolean =>
 
 interface CommunicationBar extends Bar {
   time: number;
-  waiting: number;
   waitingShare: number;
 }
+
+/** Whether a part takes more than a hairline of any bar; the parts of a bar add up only to rounding. */
+const isVisible = (bars: CommunicationBar[], part: number): boolean =>
+  bars.some((bar) => bar.up[part] > 0.002 * bar.time);
 
 function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string | null>): CommunicationBar[] {
   const recorded = isRecorded(table);
   const wanted = filters["rank"] ? new Set(readRankList(filters["rank"])) : null;
-  const [rank, time, waiting, share] = ["rank", "time", "waiting", "waiting_share"].map((name) => table.num(name));
+  const [rank, time, waiting, transit, share] = ["rank", "time", "waiting", "transit", "waiting_share"].map((name) =>
+    table.num(name),
+  );
   const bars: CommunicationBar[] = [];
   for (let i = 0; i < table.length; i++) {
     const who = cluster.byRank.get(rank[i]);
@@ -164,13 +179,11 @@ function barsOf(table: Columns, cluster: Cluster, filters: Record<string, string
       (filters["stage"] && who?.stage !== Number(filters["stage"]))
     )
       continue;
-    const [all, waited] = [time[i] || 0, waiting[i] || 0];
     bars.push({
       rank: rank[i],
       time: time[i],
-      waiting: waiting[i],
       waitingShare: share[i],
-      up: recorded ? [Math.max(0, all - waited), Math.min(all, waited)] : [all],
+      up: recorded ? communicationParts(time[i], waiting[i], transit[i]) : [time[i] || 0],
     });
   }
   return bars.sort((a, b) => (cluster.place.get(a.rank) ?? 0) - (cluster.place.get(b.rank) ?? 0));
