@@ -60,7 +60,7 @@ def _print(found: Breakdown, top: int, *, language: Language, source: str) -> No
         [
             str(found.ranks[at]),
             f"{found.steps[at]:,}",
-            *(f"{found.parts[name][at]:,.1f}" for name in parts),
+            *(_part(found, name, at) for name in parts),
             _cell(found.self_time[at], "{:,.1f}"),
             _cell(100 * found.excess[at], "{:+.1f} %"),
         ]
@@ -77,6 +77,13 @@ def _print(found: Breakdown, top: int, *, language: Language, source: str) -> No
         typer.echo(f"  {text('cli.breakdown.slow', language, **values)}")
     verdict = "next" if found.slow else "healthy" if found.compared else "alone"
     typer.echo(f"  {text(f'cli.breakdown.{verdict}', language, source=source)}")
+
+
+def _part(found: Breakdown, name: str, at: int) -> str:
+    """A part of a rank's step; of a device that was not recorded none is known."""
+    value = found.parts[name][at]
+    is_known = value or not found.parts["unknown"][at] or name == "step"
+    return f"{value:,.1f}" if is_known else "–"
 
 
 def _cell(value: float, form: str) -> str:
