@@ -11,6 +11,7 @@ from typing_extensions import Annotated
 
 from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, progress_shown
+from paceline.core.errors import PacelineError
 from paceline.core.i18n import Language, text
 from paceline.metrics.breakdown import Breakdown
 from paceline.metrics.breakdown import breakdown as look
@@ -41,6 +42,8 @@ def breakdown(
         found = look(source, store=store, workers=cores, engine=engine, progress=advance)
     for warning in found.warnings:
         typer.echo(f"warning {warning}", err=True)
+    if not found.ranks:
+        raise PacelineError(f"{source}: no step was recorded", hint="paceline show SOURCE tells what was")
     if as_json:
         typer.echo(indented_json(breakdown_document(found)), nl=False)
     else:
