@@ -40,7 +40,7 @@ def breakdown(
     with progress_shown() as advance:
         cores = workers or os.cpu_count() or 1
         found = look(source, store=store, workers=cores, engine=engine, progress=advance)
-    for warning in found.warnings:
+    for warning in dict.fromkeys(found.warnings):  # a file may fail several tables
         typer.echo(f"warning {warning}", err=True)
     if not found.ranks:
         raise PacelineError(f"{source}: no step was recorded", hint="paceline show SOURCE tells what was")

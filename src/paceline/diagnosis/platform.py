@@ -15,7 +15,9 @@ from collections.abc import Iterable
 from paceline.diagnosis.finding import DirectedLink
 from paceline.run.run import Run
 
-DEVICES = frozenset({"ascend", "nvidia", "amd", "intel"})
+DEVICES = frozenset({"ascend", "nvidia", "amd"})
+OTHER_DEVICES = frozenset({"intel"})
+"""Known, without advice of their own: what is for another device is not for them."""
 FRAMEWORKS = frozenset({"torch", "mindspore", "mindspore-1"})
 REACHES = frozenset({"inside", "network"})
 TAGS = DEVICES | FRAMEWORKS | REACHES
@@ -54,7 +56,7 @@ def reach(links: Iterable[DirectedLink]) -> frozenset[str]:
 
 def fits(tags: frozenset[str], facts: frozenset[str]) -> bool:
     """Whether advice with these tags fits: of every kind of tag it names, the known value must be among them."""
-    kinds = (DEVICES, FRAMEWORKS, REACHES)
+    kinds = (DEVICES | OTHER_DEVICES, FRAMEWORKS, REACHES)
     return all(not (tags & kind and facts & kind) or tags & facts & kind for kind in kinds)
 
 
