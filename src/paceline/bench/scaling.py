@@ -23,7 +23,7 @@ SMALLEST_SHARE = 0.05
 """A part that grew by less than this share of the loss is left out."""
 SHARED_WORK = 0.2
 """From this share of the loss on, longer computing is explained by ranks that share a host."""
-_PARTS = ("compute", "overlapped", "exposed", "waiting", "tail", "free", "data")
+_PARTS = ("compute", "overlapped", "exposed", "waiting", "tail", "free", "data", "unknown")
 
 
 def with_efficiency(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:

@@ -11,6 +11,7 @@ from typing_extensions import Annotated
 
 from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, progress_shown
+from paceline.core.errors import PacelineError
 from paceline.core.i18n import Language, text
 from paceline.metrics.breakdown import Breakdown
 from paceline.metrics.breakdown import breakdown as look
@@ -39,8 +40,10 @@ def breakdown(
     with progress_shown() as advance:
         cores = workers or os.cpu_count() or 1
         found = look(source, store=store, workers=cores, engine=engine, progress=advance)
-    for warning in found.warnings:
+    for warning in dict.fromkeys(found.warnings):  # a file may fail several tables
         typer.echo(f"warning {warning}", err=True)
+    if not found.ranks:
+        raise PacelineError(f"{source}: no step was recorded", hint="paceline show SOURCE tells what was")
     if as_json:
         typer.echo(indented_json(breakdown_document(found)), nl=False)
     else:
@@ -60,7 +63,7 @@ def _print(found: Breakdown, top: int, *, language: Language, source: str) -> No
         [
             str(found.ranks[at]),
             f"{found.steps[at]:,}",
-            *(f"{found.parts[name][at]:,.1f}" for name in parts),
+            *(_part(found, name, at) for name in parts),
             _cell(found.self_time[at], "{:,.1f}"),
             _cell(100 * found.excess[at], "{:+.1f} %"),
         ]
@@ -77,6 +80,13 @@ def _print(found: Breakdown, top: int, *, language: Language, source: str) -> No
         typer.echo(f"  {text('cli.breakdown.slow', language, **values)}")
     verdict = "next" if found.slow else "healthy" if found.compared else "alone"
     typer.echo(f"  {text(f'cli.breakdown.{verdict}', language, source=source)}")
+
+
+def _part(found: Breakdown, name: str, at: int) -> str:
+    """A part of a rank's step; of a device that was not recorded none is known."""
+    value = found.parts[name][at]
+    is_known = value or not found.parts["unknown"][at] or name == "step"
+    return f"{value:,.1f}" if is_known else "–"
 
 
 def _cell(value: float, form: str) -> str:

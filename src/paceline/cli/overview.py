@@ -90,7 +90,8 @@ def _collectives(run: Run, language: Language) -> tuple[str, Any, str]:
     rows = run.connection.execute(
         """
         WITH kinds AS (SELECT "group", any_value(kind) AS kind FROM groups GROUP BY "group")
-        SELECT op, coalesce(kind, '–') AS kind, count(DISTINCT rank), count(*), sum(duration), sum(wait), sum(bytes)
+        SELECT op, coalesce(kind, '–') AS kind, count(DISTINCT rank), count(*), sum(duration),
+               sum(wait) FILTER (duration IS NOT NULL), sum(bytes)
         FROM collectives LEFT JOIN kinds USING ("group")
         GROUP BY op, kind ORDER BY sum(duration) DESC NULLS LAST, op, kind
         """

@@ -46,6 +46,7 @@ RANKS = TableSchema(
     rank          BIGINT   -   global rank
     host          VARCHAR  -   host name or address, if known
     device        BIGINT   -   device number on its host
+    card          VARCHAR  -   model of the device, if recorded
     stage         BIGINT   -   pipeline stage, 0-based: the pipeline coordinate
     dp            BIGINT   -   data-parallel coordinate: its index in its group of this kind; null if it has none or several
     tp            BIGINT   -   tensor-parallel coordinate

@@ -11,7 +11,7 @@ from paceline.core.schema import INPUT_WAIT
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import UNEXPLAINED, LossPart, RunFacts
 from paceline.diagnosis.rule_finding import RECIPES, RuleFinding
-from paceline.metrics.steps import Floats
+from paceline.metrics.steps import KNOWN, Floats, shares_of
 from paceline.replay import loss
 
 MOST_FAULTS = 6
@@ -21,7 +21,7 @@ RECIPE_CAUSES = frozenset({"communication", "bubble"})
 
 def with_loss(facts: RunFacts, context: DiagnosisContext, ranked: Sequence[RuleFinding]) -> RunFacts:
     """The facts with the mean step split. `ranked` are all findings, in the order they are shown."""
-    if not len(context.timeline.steps) or not context.replay.measured.step_time:
+    if not len(context.timeline.steps) or not context.replay.measured.step_time or not _device_is_known(context):
         return facts
     numbers = [number for number, finding in enumerate(ranked) if _is_fault(finding)][:MOST_FAULTS]
     faults = [(ranked[number].id, costs) for number in numbers if (costs := ranked[number].gain.costs) is not None]
@@ -37,6 +37,11 @@ def with_loss(facts: RunFacts, context: DiagnosisContext, ranked: Sequence[RuleF
         open_percent=round(100 * sum(part.ms for part in told if part.is_open) / now, 2),
         loss=tuple(told),
     )
+
+
+def _device_is_known(context: DiagnosisContext) -> bool:
+    """Whether what the devices did was recorded: what is not known cannot be lost, nor be left as computing."""
+    return shares_of(context.performance.rank_parts).get("unknown", 0.0) < KNOWN
 
 
 def _is_fault(finding: RuleFinding) -> bool:

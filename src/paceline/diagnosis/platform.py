@@ -1,6 +1,6 @@
 """What advice must fit: the device and framework of a recording, and whether a finding's links leave the host.
 
-    device     ascend, nvidia, amd
+    device     ascend, nvidia, amd, intel
     framework  torch, mindspore, mindspore-1 (r0.5 to r2.3: the releases that MindInsight read)
     reach      inside (a host), network (between hosts)
 
@@ -9,12 +9,15 @@ What cannot be told is left out, and advice for any value of it stays.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from paceline.diagnosis.finding import DirectedLink
 from paceline.run.run import Run
 
 DEVICES = frozenset({"ascend", "nvidia", "amd"})
+OTHER_DEVICES = frozenset({"intel"})
+"""Known, without advice of their own: what is for another device is not for them."""
 FRAMEWORKS = frozenset({"torch", "mindspore", "mindspore-1"})
 REACHES = frozenset({"inside", "network"})
 TAGS = DEVICES | FRAMEWORKS | REACHES
@@ -23,6 +26,15 @@ ORDER = (*sorted(DEVICES), *sorted(FRAMEWORKS), *sorted(REACHES))
 _ASCEND_FORMATS = ("ascend", "msprof", "mindinsight", "cluster-analysis")
 _INSIDE = frozenset({"HCCS", "HCCS_SW", "PCIE", "SDMA", "SIO", "NVLINK", "P2P", "LOCAL"})
 _NETWORK = frozenset({"RDMA", "ROCE", "IB"})
+_CARDS_OF = {
+    "ascend": "ascend|^910|^310",
+    "amd": "amd|radeon|instinct|^gfx|mi[0-9]{2,3}",
+    "intel": "intel|arc",
+    "nvidia": "nvidia|tesla|geforce|quadro|titan|rtx|[abhv]100|[bhl]200|gb[0-9]{3}",
+}
+"""Models of cards, lower case."""
+_CALLS_OF = {"amd": "^(hip|hsa_)[A-Z_]", "nvidia": "^cu(da)?[A-Z]", "intel": "^(ur|ze)[A-Z]"}
+"""Calls of the device's runtime."""
 _KERNELS_OF = {
     "amd": "name LIKE 'Cijk\\_%' ESCAPE '\\'",
     "nvidia": "regexp_matches(name, '(^|_)sm[0-9]{2}_|^ampere_|cutlass')",
@@ -44,7 +56,7 @@ def reach(links: Iterable[DirectedLink]) -> frozenset[str]:
 
 def fits(tags: frozenset[str], facts: frozenset[str]) -> bool:
     """Whether advice with these tags fits: of every kind of tag it names, the known value must be among them."""
-    kinds = (DEVICES, FRAMEWORKS, REACHES)
+    kinds = (DEVICES | OTHER_DEVICES, FRAMEWORKS, REACHES)
     return all(not (tags & kind and facts & kind) or tags & facts & kind for kind in kinds)
 
 
@@ -59,7 +71,19 @@ def _device(run: Run) -> str | None:
         return "ascend"
     if "nsys" in formats:
         return "nvidia"
-    run.load(["kernels"])
+    cards = [card.lower() for (card,) in run.sql("SELECT DISTINCT card FROM ranks WHERE card IS NOT NULL").fetchall()]
+    for device, pattern in _CARDS_OF.items():
+        if any(re.search(pattern, card) for card in cards):
+            return device
+    return _device_by_work(run)
+
+
+def _device_by_work(run: Run) -> str | None:
+    run.load(["kernels", "host_calls"])
+    for device, pattern in _CALLS_OF.items():
+        called = f"layer = 'runtime' AND regexp_matches(name, '{pattern}')"
+        if run.sql(f"SELECT 1 FROM host_calls WHERE {called} LIMIT 1").fetchall():
+            return device
     for device, condition in _KERNELS_OF.items():
         if run.sql(f"SELECT 1 FROM kernels WHERE {condition} LIMIT 1").fetchall():
             return device

@@ -5,14 +5,13 @@ Each kind says what the files are and which tool reads them, for the message "no
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paceline.core.i18n import Language, text
+from paceline.formats.chrome_trace.trace_events import read_head
 from paceline.storage.archive_names import is_archive
 from paceline.storage.file_tree import File
 
@@ -89,9 +88,4 @@ def kind_of(file: File, *, look: bool = True) -> str:
 def _head(file: File) -> bytes:
     if is_archive(file.name):
         return b""
-    opener: Callable[..., gzip.GzipFile] = gzip.open if file.name.endswith(".gz") else open  # type: ignore[assignment]
-    try:
-        with opener(file.path, "rb") as source:
-            return source.read(_HEAD)
-    except (OSError, EOFError, zlib.error):
-        return b""
+    return read_head(file.path, _HEAD)

@@ -3,7 +3,7 @@
 Torch traces are read for this without a store, any other source through its Run; the numbers are the same, and the same as
 in the diagnosis, the report and the pages (metrics/steps.py, self_time.py, peers.py):
 
-    step = compute + overlapped + communication + tail + free + data              ms, mean over the steps that count
+    step = compute + overlapped + communication + tail + free + data + unknown              ms, mean over the steps that count
     communication = exposed + waiting: without the other ranks' traces the two cannot be told apart
 
 Why a rank is slow, and what fixing it gains: `paceline diagnose`.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-PARTS = ("compute", "overlapped", "communication", "tail", "free", "data")
+PARTS = ("compute", "overlapped", "communication", "tail", "free", "data", "unknown")
 """Add up to the step."""
 MS = 1e6
 """ns"""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.metrics.p2p import Buffered, are_buffered, buffered_messages, message_rows
+from paceline.metrics.steps import NO_STEP
 from paceline.metrics.table import RunTables
 
 Ints = NDArray[np.int64]
@@ -34,7 +35,7 @@ MIN_PAIR_SHARE = 0.5
 
 _EVENTS = """
     WITH chosen AS (
-        SELECT rank, coalesce(step, 0) AS step, op,
+        SELECT rank, coalesce(step, {outside}) AS step, op,
                -- Without a group, sends and receives have different names on both sides: they are paired by their ends.
                coalesce("group", if(op IN ('send', 'receive', 'send_receive'), 'p2p', name)) AS group_key,
                coalesce(sequence, -1) AS sequence,
@@ -115,11 +116,22 @@ class CommEvents:
         return shortest
 
 
+def outside_steps(run: RunTables) -> int:
+    """Number of the step of collectives that belong to none: no step's, or, where no step was recorded, that of all."""
+    run.load(["steps"])
+    return (
+        NO_STEP
+        if run.sql("SELECT 1 FROM steps WHERE step IS NOT NULL AND duration IS NOT NULL LIMIT 1").fetchall()
+        else 0
+    )
+
+
 def read_events(run: RunTables, steps: tuple[int, ...] | None = None) -> CommEvents:
     """All communication events of a run, or of some of its steps."""
     run.load(["collectives", "groups"])
-    chosen = "" if steps is None else f"AND coalesce(step, 0) IN ({', '.join(map(str, steps)) or 'NULL'})"
-    columns = run.sql(_EVENTS.format(steps=chosen)).fetchnumpy()
+    outside = outside_steps(run)
+    chosen = "" if steps is None else f"AND coalesce(step, {outside}) IN ({', '.join(map(str, steps)) or 'NULL'})"
+    columns = run.sql(_EVENTS.format(steps=chosen, outside=outside)).fetchnumpy()
     ranks, rank = np.unique(columns["rank"].astype(np.int64), return_inverse=True)
     start = columns["start"].astype(np.int64)
     end = start + columns["duration"].astype(np.int64)

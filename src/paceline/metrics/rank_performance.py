@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.metrics.collectives import waiting_shares
-from paceline.metrics.comm_events import PEER_TO_PEER
+from paceline.metrics.comm_events import PEER_TO_PEER, outside_steps
 from paceline.metrics.peers import Excess, PeerGroups, excess_over_peers, peer_groups, program
 from paceline.metrics.self_time import self_time
 from paceline.metrics.steps import NO_STEP, PARTS, mean_by, read_steps, recorded_whole, steady_steps, step_parts
@@ -100,8 +100,8 @@ class RankPerformance:
     @cached_property
     def _events(self) -> _Events:
         columns = self._run.sql(
-            """
-            SELECT rank, coalesce(step, 0) AS step, op, count(*) AS count FROM collectives
+            f"""
+            SELECT rank, coalesce(step, {outside_steps(self._run)}) AS step, op, count(*) AS count FROM collectives
             WHERE start IS NOT NULL AND duration IS NOT NULL GROUP BY ALL ORDER BY ALL
             """
         ).fetchnumpy()

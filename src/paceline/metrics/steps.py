@@ -8,12 +8,13 @@ Per rank and step, everything in ns; computing is forward/backward where a recor
     twice     = input wait that the recording counts as computing (MindInsight: computing = step - exposed)
     share     = wait share of the rank's collectives in this step, see collectives.waiting_shares
 
-    duration  = compute + overlapped + exposed + waiting + tail + free + data
+    duration  = compute + overlapped + exposed + waiting + tail + free + data + unknown
     compute   = computing - overlapped - twice
     waiting   = bubble + (exposed as recorded - bubble) · share
     exposed   = exposed as recorded - waiting: communication that nothing covers, while data moves
     data      = input wait
-    free      = unused - input wait; nothing, and all of it compute, where the recording says only how long steps were
+    free      = unused - input wait; nothing where the recording says only how long steps were
+    unknown   = unused - input wait there: nobody recorded how the device spent it
 
 The mean of a rank is the mean of each part over the steps that count, so its parts add up too.
 """
@@ -31,11 +32,13 @@ from paceline.metrics.table import Source, Table
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-PARTS = ("compute", "overlapped", "exposed", "waiting", "tail", "free", "data")
+PARTS = ("compute", "overlapped", "exposed", "waiting", "tail", "free", "data", "unknown")
 """Add up to the duration."""
 FEWEST_STEPS = 2
 """Fewer steps that all ranks share say less than more that some ranks did not record."""
 EMPTY = 0.01
+KNOWN = 0.5
+"""Share of "unknown" from which on the devices are called unknown."""
 NO_STEP = -1
 """Stands for the step of rows that belong to none."""
 
@@ -141,17 +144,18 @@ def step_parts(rows: StepRows, waiting_share: Floats | None = None) -> dict[str,
     twice = np.minimum(data - idle, computing - overlapped)
     # Nothing is known of how the device spent the step (it was not recorded): that is not called idle.
     unknown = np.isnan(rows.computing) & np.isnan(rows.forward_backward) & np.isnan(rows.exposed) & np.isnan(rows.free)
-    unsplit = np.where(unknown, unused - idle, 0.0)
+    untold = np.where(unknown, unused - idle, 0.0)
     bubble = np.minimum(np.nan_to_num(rows.bubble), exposed)
     waiting = bubble + (exposed - bubble) * (0.0 if waiting_share is None else np.nan_to_num(waiting_share))
     return {
-        "compute": computing - overlapped - twice + unsplit,
+        "compute": computing - overlapped - twice,
         "overlapped": overlapped,
         "exposed": exposed - waiting,
         "waiting": waiting,
         "tail": tail,
-        "free": unused - idle - unsplit,
+        "free": unused - idle - untold,
         "data": idle + twice,
+        "unknown": untold,
         "bubble": bubble,
     }
 

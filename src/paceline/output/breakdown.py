@@ -25,6 +25,8 @@ class RankBreakdown(msgspec.Struct, frozen=True):
     free_ms: float
     data_ms: float
     """Input wait."""
+    unknown_ms: float
+    """Nobody recorded how the device spent it."""
     self_time_ms: float | None
     reference_ms: float | None
     """Self time of the peers."""

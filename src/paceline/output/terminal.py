@@ -20,6 +20,7 @@ from paceline.diagnosis.finding import (
     RunFacts,
     StudyNumbers,
 )
+from paceline.metrics.steps import KNOWN
 from paceline.output.console import Console
 
 _COLOURS = {
@@ -30,6 +31,7 @@ _COLOURS = {
     "tail": "blue",
     "free": "white",
     "data": "magenta",
+    "unknown": "bright_black",
 }
 _LOSS_COLOURS = {"communication": "dark_orange", "bubble": "bright_black", "input": "magenta", "host": "white"}
 _MASKED_SHARE = 0.1
@@ -49,7 +51,7 @@ def print_diagnosis(
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False, emoji=False)
     console.print(f"\n  {_head(diagnosis.run, language)}   [dim]{prediction_error(diagnosis.replay, language)}[/]\n")
     if not diagnosis.findings:
-        console.print(f"  {_nothing_found(diagnosis.run, language)}\n")
+        console.print(f"  {_nothing_found(diagnosis.run, shares or {}, language)}\n")
     shown = diagnosis.findings[: top or None]
     for number, finding in enumerate(shown, 1):
         _print_finding(console, number, finding, language)
@@ -147,8 +149,10 @@ def _print_study(console: Console, study: StudyNumbers, language: Language) -> N
     console.print(f"{'':{2 + _LABEL_CELLS}}{_word('study_workers', language)} {' · '.join(worst)}\n", soft_wrap=True)
 
 
-def _nothing_found(run: RunFacts, language: Language) -> str:
-    """That nothing stands out, unless much of the step is fixable or unexplained all the same."""
+def _nothing_found(run: RunFacts, shares: Mapping[str, float], language: Language) -> str:
+    """That nothing stands out, unless much of the step is fixable or unexplained all the same, or nothing was recorded."""
+    if shares.get("unknown", 0.0) >= KNOWN:
+        return _word("healthy_unknown", language)
     left = run.open_percent
     if left is None or left < NOTABLE_PERCENT:
         return _word("healthy", language)

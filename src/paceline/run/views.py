@@ -47,7 +47,7 @@ MEMBERS = """
 RANKS = """
     WITH RECURSIVE
     identified AS (
-        SELECT rank, any_value(host) AS host, any_value(device) AS device, any_value(stage) AS stage,
+        SELECT rank, any_value(host) AS host, any_value(device) AS device, any_value(card) AS card, any_value(stage) AS stage,
                any_value(note) AS known_note
         FROM raw.ranks WHERE rank IS NOT NULL GROUP BY rank
     ),
@@ -84,7 +84,7 @@ RANKS = """
     everyone AS (
         SELECT rank FROM recorded UNION SELECT rank FROM identified UNION SELECT rank FROM members
     )
-    SELECT rank, host, device, coalesce(identified.stage, pipeline.stage, stages.stage) AS stage,
+    SELECT rank, host, device, card, coalesce(identified.stage, pipeline.stage, stages.stage) AS stage,
            coordinates.dp, coordinates.tp, coordinates.cp, coordinates.ep, format, path, clock_offset,
            format IS NOT NULL AND note IS NULL AND known_note IS NULL AS complete,
            if(format IS NULL, 'no recording of this rank was found', coalesce(note, known_note)) AS note

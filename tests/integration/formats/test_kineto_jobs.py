@@ -108,3 +108,77 @@ def test_a_trace_of_another_time_beside_a_job_is_left_out(tmp_path: Path) -> Non
     parts = list(READER.find(walk(tmp_path / "run")))
     assert sorted(part.root for part in parts) == ["w0.json", "w1.json"]
     assert any("old.json" in note for part in parts for note in part.notes)
+
+
+# -- odd recordings -----------------------------------------------------------------------------------------------------
+
+
+def test_steps_that_only_the_device_s_tracks_mark_keep_their_numbers(tmp_path: Path) -> None:
+    marks = [
+        span(f"ProfilerStep#{step + 5}", "gpu_user_annotation", NOON + 1000 * step, 800, pid=0) for step in range(3)
+    ]
+    work = [each for each in events_of(NOON) if each["cat"] == "kernel"]
+    write(tmp_path / "run" / "trace.json", [*work, *marks])
+    batch, _ = read_all(READER, tmp_path / "run", tmp_path)
+    found = sorted(rows(batch, "steps", "step, computing, duration"))
+    assert found == [(5, 750_000, 1_000_000), (6, 750_000, 1_000_000), (7, 750_000, 800_000)]
+    assert not batch.warnings
+
+
+def test_an_event_of_another_year_is_left_out_and_that_is_said(tmp_path: Path) -> None:
+    lost = span("mlp", "kernel", NOON + 1e12, 30, pid=0, stream=7, device=0)
+    write(tmp_path / "run" / "trace.json", [*events_of(NOON, marked=True), lost])
+    batch, _ = read_all(READER, tmp_path / "run", tmp_path)
+    assert max(duration for (duration,) in rows(batch, "steps", "duration")) < 2_000_000
+    [warning] = batch.warnings
+    assert warning.message.startswith("1 events are up to 277.") and "they are left out" in warning.message
+
+
+def test_work_of_two_devices_in_one_trace_is_not_that_of_a_card(tmp_path: Path) -> None:
+    events = events_of(NOON, marked=True)
+    for event in events[::2]:
+        if event["cat"] == "kernel":
+            event["args"]["device"] = 1
+    write(tmp_path / "run" / "trace.json", events, deviceProperties=[{"id": each, "name": "V100"} for each in (0, 1)])
+    batch, _ = read_all(READER, tmp_path / "run", tmp_path)
+    [warning] = batch.warnings
+    assert warning.message.startswith("work of 2 devices (0, 1) is in one trace")
+    assert rows(batch, "ranks", "card", "card IS NOT NULL") == [("V100",)]
+
+
+def test_a_recording_of_python_functions_only_says_nothing_of_the_device(tmp_path: Path) -> None:
+    events = [span(f"train.py({at}): step", "python_function", NOON + 100 * at, 90, pid=1) for at in range(20)]
+    write(tmp_path / "run" / "trace.json", events)
+    batch, _ = read_all(READER, tmp_path / "run", tmp_path)
+    assert rows(batch, "steps", "computing, free") == [(None, None)]
+    [warning] = batch.warnings
+    assert warning.message.startswith("only the host was recorded")
+
+
+@pytest.mark.parametrize(
+    ("valid", "written"),
+    [
+        (b"attention", rb"C:\Users\x"),  # torch does not escape what it finds in paths
+        (b"attention", b"atten\xfftion"),
+        (b"attention", rb"atten\ud83d"),
+        (b'"stream": 7, "device": 0}}]', b'"stream": 7, "device": 0}},]'),
+    ],
+)
+def test_json_that_is_not_valid_is_repaired(valid: bytes, written: bytes, tmp_path: Path) -> None:
+    whole = tmp_path / "run" / "trace.json"
+    write(whole, events_of(NOON, marked=True), traceName="C:/x")
+    content = whole.read_bytes().replace(valid, written).replace(b"C:/x", rb"C:\Temp\x")
+    assert written in content
+    whole.write_bytes(content)
+    batch, _ = read_all(READER, tmp_path / "run", tmp_path)
+    assert not batch.warnings
+    assert rows(batch, "steps", "count(*), sum(computing)") == [(3, 3 * 25 * 30_000)]
+    assert rows(batch, "events", "count(*)") == [(3 * 51,)]
+
+
+def test_a_small_packed_trace_that_was_cut_off_is_recognised(tmp_path: Path) -> None:
+    write(tmp_path / "run" / "trace.json.gz", events_of(NOON, marked=True))
+    path = tmp_path / "run" / "trace.json.gz"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    batch, parts = read_all(READER, tmp_path / "run", tmp_path)
+    assert len(parts) == 1 and "everything before the cut is read" in batch.warnings[0].message

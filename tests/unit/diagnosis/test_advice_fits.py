@@ -10,7 +10,8 @@ import pytest
 from paceline.core.errors import FormatError
 from paceline.diagnosis.finding import DirectedLink
 from paceline.diagnosis.knowledge import all_entries, load_entry, parse_entry
-from paceline.diagnosis.platform import fits, reach
+from paceline.diagnosis.platform import fits, platform, reach
+from support.fake_run import FakeRun
 
 TOOLS = {"ascend": "npu-smi|hccn_tool|ascend-dmi", "nvidia": "nvidia-smi", "amd": "rocm-smi"}
 NETWORK = re.compile("RoCE|roce|hccn_tool|optical|HCCL_RDMA|ibstat|perfquery|PFC|光模块")
@@ -92,3 +93,28 @@ def test_a_page_of_the_knowledge_base_says_for_whom_each_line_is() -> None:
     lines = load_entry("slow-link").zh.labelled_advice("zh")
     assert lines[0].startswith("[昇腾, 机内] ")
     assert any(line.startswith("[AMD, NVIDIA, 机间] ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("card", "calls", "kernels", "device"),
+    [
+        ("Tesla V100-DGXS-32GB", [], [], {"nvidia"}),
+        ("AMD Instinct MI300X", [], [], {"amd"}),
+        ("Intel(R) Data Center GPU Max 1550", [], [], {"intel"}),
+        ("Ascend910B3", [], [], {"ascend"}),
+        (None, ["hipLaunchKernel"], [], {"amd"}),
+        (None, ["cudaLaunchKernel"], ["Cijk_Ailk"], {"nvidia"}),
+        (None, ["urEnqueueKernelLaunch"], [], {"intel"}),
+        (None, ["aten::mm"], ["Cijk_Ailk"], {"amd"}),
+        (None, [], [], set()),
+    ],
+)
+def test_the_device_is_the_recorded_card_else_what_its_runtime_is_called(
+    card: str | None, calls: list[str], kernels: list[str], device: set[str]
+) -> None:
+    run = FakeRun(
+        ranks=[{"rank": 0, "format": "kineto", "card": card}],
+        host_calls=[{"rank": 0, "layer": "runtime", "name": name} for name in calls],
+        kernels=[{"rank": 0, "name": name} for name in kernels],
+    )
+    assert platform(run) == device | {"torch"}  # type: ignore[arg-type]

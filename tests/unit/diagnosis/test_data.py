@@ -48,9 +48,11 @@ def test_warnings_that_lose_data(message: str, loses: bool) -> None:
     assert found(ReadWarning(None, "a.csv", message)) == []
 
 
-def test_the_first_warning_is_quoted() -> None:
+def test_the_first_warning_of_a_loss_is_quoted() -> None:
     [finding] = found(ReadWarning(2, "a.csv", "unknown column"), ReadWarning(1, "b.csv", "is empty"), missing=(7,))
-    assert finding.subject.ranks == (1, 7) and finding.detail == "rank 2: a.csv: unknown column"
+    assert finding.subject.ranks == (1, 7) and finding.detail == "rank 1: b.csv: is empty"
+    [finding] = found(ReadWarning(2, "a.csv", "unknown column"), missing=(7,))
+    assert finding.detail == "rank 2: a.csv: unknown column"
 
 
 def test_ranks_with_fewer_steps_than_others() -> None:

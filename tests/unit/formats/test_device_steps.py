@@ -163,6 +163,26 @@ def test_a_kernel_that_outlives_the_first_step_does_not_move_its_start() -> None
     assert windows(bounds_of((0, 100), (100, 200)), work_of(pieces)) == [(0, 0, 100), (1, 100, 200)]
 
 
+MS = 1_000_000
+
+
+def test_a_device_that_is_behind_with_what_was_not_recorded_begins_the_first_step_when_its_work_begins() -> None:
+    """Two launches have returned, and nothing runs for 20 ms: an idle device would have begun at once."""
+    pieces = [
+        (20 * MS, 25 * MS, 0, 100, False),
+        (25 * MS, 30 * MS, 0, 200, False),
+        (30 * MS, 35 * MS, 0, 8 * MS, False),
+    ]
+    host = bounds_of((0, 5 * MS), (5 * MS, 10 * MS))
+    assert windows(host, work_of(pieces)) == [(0, 20 * MS, 30 * MS), (1, 30 * MS, 35 * MS)]
+
+
+def test_a_first_launch_that_takes_long_is_the_first_step_s_own_time() -> None:
+    """The device's runtime starts inside the call: the second launch comes after it."""
+    pieces = [(20 * MS, 25 * MS, 0, 100, False), (25 * MS, 30 * MS, 0, 20 * MS, False)]
+    assert windows(bounds_of((0, 21 * MS)), work_of(pieces)) == [(0, 0, 30 * MS)]
+
+
 def test_no_work_and_no_steps() -> None:
     nothing = StepBounds(*(np.empty(0, dtype=np.int64) for _ in range(3)))
     assert len(device_steps(nothing, work_of([])).bounds) == 0

@@ -76,6 +76,7 @@ def test_torch_traces_are_looked_at_without_a_run(tmp_path: Path) -> None:
         "tail": (0, 0, 0),
         "free": pytest.approx((20, 20, 20)),
         "data": pytest.approx((0, 0, 0)),  # before the first device work
+        "unknown": (0, 0, 0),
     }
     assert look.self_time == (80, 80, 95) and look.reference == (80, 80, 80)
     assert look.excess == pytest.approx((0, 0, 95 / 80 - 1))
@@ -106,7 +107,7 @@ def test_a_run_shows_the_numbers_of_its_ranks(tmp_path: Path) -> None:
     assert look.ranks == (3, 5, 7) and look.steps == (3, 3, 3) and look.compared == 3
     assert look.parts["step"] == (100, 100, 100) and look.parts["communication"] == (50, 50, 20)
     assert look.parts["compute"] == (40, 40, 40) and look.parts["free"] == (10, 10, 40)
-    assert list(look.parts) == ["step", "compute", "overlapped", "communication", "tail", "free", "data"]
+    assert list(look.parts) == ["step", "compute", "overlapped", "communication", "tail", "free", "data", "unknown"]
     assert look.self_time == (50, 50, 80) and look.reference == (50, 50, 50)
     assert look.slow == (SlowRank(7, pytest.approx(0.6), 80, 50),) and through_a_run(look)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from paceline.metrics.comm_events import _frequent_pairs, read_events
+from paceline.metrics.steps import NO_STEP
 from support.comm_tables import Event, collective, comm_events
 from support.fake_run import FakeRun
 
@@ -73,6 +74,15 @@ def test_events_come_by_rank_and_start_and_unknown_values_have_their_marks() -> 
 def test_only_the_steps_asked_for_are_read(steps: tuple[int, ...] | None, starts: list[int]) -> None:
     run = FakeRun(collectives=[collective(0, step or 0, 9, step=step) for step in (None, 1, 2)])
     assert read_events(run, steps).start.tolist() == starts
+
+
+def test_what_belongs_to_no_step_is_not_in_step_0_where_steps_were_recorded() -> None:
+    rows = [collective(0, 10, 20, step=None), collective(0, 30, 40, step=0)]
+    steps = [{"rank": 0, "step": 0, "duration": 50}]
+    assert read_events(FakeRun(collectives=rows, steps=steps)).step.tolist() == [NO_STEP, 0]
+    assert read_events(FakeRun(collectives=rows, steps=steps), (0,)).start.tolist() == [30]
+    unmeasured = [{"rank": 0, "step": 0, "duration": None}]
+    assert read_events(FakeRun(collectives=rows, steps=unmeasured)).step.tolist() == [0, 0]
 
 
 def test_without_a_group_collectives_go_by_name_and_messages_together() -> None:

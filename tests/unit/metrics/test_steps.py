@@ -56,6 +56,7 @@ def test_parts_add_up_to_the_step() -> None:
         "tail": 0,
         "free": 15,
         "data": 0,
+        "unknown": 0,
         "bubble": 5,
     }
     assert row["self_time"] == 75  # 100 - 25: what is left after exposed communication and waiting
@@ -92,7 +93,8 @@ def test_parts_add_up_whatever_was_recorded(recorded: dict[str, int]) -> None:
         ({"computing": 60, "forward_backward": 70, "tail": 20}, {"compute": 60, "free": 40}),
         ({"computing": 100, "overlapped": 20, "data_wait": 300}, {"overlapped": 20, "data": 80}),
         ({"computing": 80, "data_wait": 30}, {"compute": 70, "data": 30}),
-        ({}, {"compute": 100}),
+        ({}, {"unknown": 100}),
+        ({"data_wait": 10}, {"data": 10, "unknown": 90}),
     ],
 )
 def test_parts_are_cut_to_what_is_left_of_the_step(recorded: dict[str, int], parts: dict[str, int]) -> None:

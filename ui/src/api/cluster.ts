@@ -26,7 +26,7 @@ export interface Cluster {
   order: Rank[];
 }
 
-export const PARTS = ["compute", "overlapped", "exposed", "waiting", "tail", "free", "data"] as const;
+export const PARTS = ["compute", "overlapped", "exposed", "waiting", "tail", "free", "data", "unknown"] as const;
 export type Part = (typeof PARTS)[number];
 
 export type Parts = Record<Part, number>;
@@ -152,7 +152,8 @@ const UNKNOWN_IN_PHASES = ["compute", "overlapped", "exposed", "waiting", "tail"
 /** Columns of a table of steps that say nothing in this recording. */
 export function hiddenParts(mean: Parts | undefined): readonly string[] {
   if (!mean) return [];
-  return knowsPhasesOnly(mean) ? UNKNOWN_IN_PHASES : mean.tail > 0 ? [] : ["tail"];
+  if (knowsPhasesOnly(mean)) return [...UNKNOWN_IN_PHASES, "unknown"];
+  return (["tail", "unknown"] as const).filter((part) => !(mean[part] > 0));
 }
 
 const known = (value: number): number | null => (Number.isNaN(value) ? null : value);

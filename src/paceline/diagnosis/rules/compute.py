@@ -32,6 +32,8 @@ SLOWER_OPERATOR = 0.05
 WORK_SHARE = 0.6
 """More rows explain a rank when computing them takes at least this share of what it takes longer."""
 HOST_SHARE = 0.75
+MIN_SHARE_OF_STEP = 0.001
+"""Ranks that need less than this share of the step more than their peers slow nobody: only collectives were recorded, say."""
 MIN_SHARE_OF_WORST = 0.2
 """Ranks with less than this share of the worst rank's excess are not reported with it."""
 
@@ -64,7 +66,11 @@ class Culprit:
 
 @rule(priority=10)
 def slow_computing(context: DiagnosisContext) -> list[RuleFinding]:
-    slow = [rank_row for rank_row in context.excess.persistent() if not _has_more_work(context, rank_row)]
+    slow = [
+        rank_row
+        for rank_row in context.excess.persistent()
+        if _is_noticeable(context, rank_row) and not _has_more_work(context, rank_row)
+    ]
     if not slow:
         return []
     # Waiting for a slow rank cannot be separated from work exactly: a small excess of others may come from it.
@@ -87,6 +93,11 @@ def slow_computing(context: DiagnosisContext) -> list[RuleFinding]:
             culprit = _find_cause(context, rank_row)
             by_cause[culprit.cause].append(culprit)
     return findings + [_rank_finding(context, culprits) for culprits in by_cause.values()]
+
+
+def _is_noticeable(context: DiagnosisContext, rank_row: int) -> bool:
+    more = float(context.excess.median_value[rank_row] - context.excess.median_reference[rank_row])
+    return more >= MIN_SHARE_OF_STEP * context.step_ms * 1e6
 
 
 def _has_more_work(context: DiagnosisContext, rank_row: int) -> bool:

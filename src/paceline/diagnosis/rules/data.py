@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.run.read_warning import ReadWarning
+
+_TELL_OF_GAPS = ("no trace was found", "no recording of them", "ragged")
 
 
 @rule(priority=140)
@@ -26,7 +31,7 @@ def data_incomplete(context: DiagnosisContext) -> list[RuleFinding]:
             gain=context.no_gain(),
             confidence=1.0,
             amount=Quantity(len(incomplete)),
-            detail=str(warnings[0]) if warnings else "",
+            detail=_reason(warnings),
             evidence=(MeasuredValue("ranks_with_missing_data", float(len(incomplete)), float(total), "ranks"),),
             min_severity="medium" if missing or incomplete else "low",
         )
@@ -38,6 +43,13 @@ def _ranks_with_fewer_steps(context: DiagnosisContext) -> list[int]:
     rows = context.rows("SELECT rank, count(*) FROM steps WHERE step IS NOT NULL GROUP BY rank ORDER BY rank")
     most = max((count for _, count in rows), default=0)
     return [rank for rank, count in rows if count < most]
+
+
+def _reason(warnings: Sequence[ReadWarning]) -> str:
+    """The warning that tells what is missing: that a rank's number is assumed, for example, does not."""
+    telling = (w for w in warnings if _loses_data(w.message) or any(sign in w.message for sign in _TELL_OF_GAPS))
+    found = next(telling, warnings[0] if warnings else None)
+    return str(found) if found else ""
 
 
 def _loses_data(message: str) -> bool:

@@ -6,7 +6,6 @@ copied to a file first. No Python object is created per event.
 
 from __future__ import annotations
 
-import gzip
 import mmap
 import os
 import re
@@ -21,6 +20,7 @@ import msgspec
 
 from paceline.core.errors import FormatError
 from paceline.core.scratch_directory import scratch_directory
+from paceline.formats.chrome_trace.repaired_json import repair_json, repaired
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,12 +35,14 @@ _PIECE = 2 << 20
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _PACKED = 64 << 10
 """Bytes that are unpacked at once; the result is at most a thousand times as large."""
+_PACKED_HEAD = 16 << 10
 _MAX_EVENT = 16 << 20
 """Bytes; no event is larger."""
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(.)')
 _MAX_TAIL = 16 << 20
 """Bytes; only metadata follows the events."""
 _MAX_HEAD = 16 << 20
+_MAX_REPAIRED = 1 << 20
 _MAX_LISTS_IN_EVENT = 10_000
 _FIRST_BRACKET = re.compile(rb"\[")
 _ARRAY_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -75,8 +77,22 @@ def load_trace(
     cut: list[str] = []
     options = {"args": args, "integers": integers, "phases": phases, "all_args": all_args}
     with trace_query(path, cut=None if whole else cut, **options) as (select, values):  # type: ignore[arg-type]
-        connection.execute(f'CREATE OR REPLACE TEMP TABLE "{table}" AS {select}', values)
+        _create_table(connection, f'CREATE OR REPLACE TEMP TABLE "{table}" AS {select}', values)
     return bool(cut)
+
+
+def _create_table(connection: duckdb.DuckDBPyConnection, create: str, values: list[object]) -> None:
+    """`values` begin with the file and the limit for the size of an event; a file that is not valid JSON is repaired."""
+    import duckdb  # the quick path of torch traces does without
+
+    try:
+        connection.execute(create, values)
+    except duckdb.Error as error:
+        if "Malformed JSON" not in str(error):
+            raise
+        with scratch_directory() as scratch:
+            array = repair_json(Path(str(values[0])), scratch / "repaired.json")
+            connection.execute(create, [str(array), _largest(array), *values[2:]])
 
 
 @contextmanager
@@ -299,12 +315,27 @@ def _last_opening(events: bytes) -> int:
 
 
 def read_head(path: Path, size: int = 65536) -> bytes:
-    """The first bytes of a file, unpacked if it is gzip; b"" if it is damaged."""
+    """The first bytes of a file, unpacked if it is gzip; what comes before the damage if it is damaged."""
     try:
-        with gzip.open(path, "rb") if is_gzip(path) else path.open("rb") as source:
-            return source.read(size)
-    except (OSError, EOFError, zlib.error):
+        with path.open("rb") as source:
+            return _unpacked_head(source, size) if is_gzip(path) else source.read(size)
+    except OSError:
         return b""
+
+
+def _unpacked_head(source: BinaryIO, size: int) -> bytes:
+    head, member = b"", zlib.decompressobj(wbits=31)
+    packed = source.read(_PACKED_HEAD)
+    while packed and len(head) < size:
+        try:
+            head += member.decompress(packed, size - len(head))
+        except zlib.error:
+            break
+        packed = member.unconsumed_tail
+        if member.eof:
+            packed, member = member.unused_data.lstrip(b"\0"), zlib.decompressobj(wbits=31)
+        packed = packed or source.read(_PACKED_HEAD)
+    return head
 
 
 def read_metadata(path: Path) -> bytes:
@@ -438,8 +469,5 @@ def _last_event(data: mmap.mmap | bytes, start: int) -> int:
 def _is_rest_of_object(rest: bytes) -> bool:
     if not rest.lstrip().startswith((b"}", b",")):
         return False
-    try:
-        msgspec.json.decode(b'{"_":0' + rest, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
+    text = b'{"_":0' + rest
+    return _is_object(text) or (b"\\" in text and len(text) < _MAX_REPAIRED and _is_object(repaired(text)))

@@ -8,6 +8,8 @@ IS_RUNTIME = "(cat = 'Runtime' OR suffix(cat, '_runtime') OR suffix(cat, '_drive
 """Calls that launch work, copy, wait, allocate."""
 LOADING = "enumerate(DataLoader)#"
 """How the names of torch's DataLoader begin."""
+DAY, MINUTE = 86_400 * 10**9, 60 * 10**9
+"""ns."""
 
 
 def is_runtime(category: str | None) -> bool:

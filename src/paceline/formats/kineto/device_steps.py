@@ -2,7 +2,8 @@
 
     end of step k    the later of the end of its host span and of the end of the work it launched
     start of step k  the later of the start of its host span and of the end of step k − 1; of the first step also of the end
-                     of work that was launched before it
+                     of work that was launched before it, or, if its first work did not begin although it was launched
+                     (the device was behind with work that was not recorded), of the begin of that work
 
 so steps follow each other without overlap, and a device that is never idle has steps as long as its work. Work whose launch
 was not recorded belongs to the nearest launched work on its stream. What comes before the first launched work of a stream was
@@ -24,6 +25,8 @@ UNKNOWN = int(np.iinfo(np.int64).min)
 DEVICE_FACTOR = 1 << 20
 NO_STEP = -1
 """Launched outside of all steps."""
+BEHIND = 1_000_000
+"""ns; work that was launched longer ago and did not begin waits for a device that is busy: an idle one needs microseconds."""
 
 Bools = NDArray[np.bool_]
 
@@ -76,13 +79,18 @@ def stream_key(device: int, stream: int) -> int:
 def device_steps(host: StepBounds, work: DeviceWork) -> DeviceSteps:
     """Steps as the device spent them, from the host's spans; steps at both ends that launched nothing are left out."""
     if not work.has_launches:
-        return DeviceSteps(host, step_at(host, work.start), by_launch=False)
+        return steps_of_device(host, work)
     place = step_at(host, launch_times(work, host))
     used = np.flatnonzero(np.bincount(place[place >= 0], minlength=len(host)))
     if len(used):
         host = host.only((np.arange(len(host)) >= used[0]) & (np.arange(len(host)) <= used[-1]))
         place = np.where(place >= 0, place - used[0], NO_STEP)
     return DeviceSteps(_windows(host, work, place, launch_times(work, host)), place, by_launch=True)
+
+
+def steps_of_device(bounds: StepBounds, work: DeviceWork) -> DeviceSteps:
+    """Bounds that are times of the device: work counts by when it ran."""
+    return DeviceSteps(bounds, step_at(bounds, work.start), by_launch=False)
 
 
 def step_at(bounds: StepBounds, times: Times) -> Times:
@@ -123,6 +131,18 @@ def _of_neighbours(work: DeviceWork, rows: Times, known: Bools, earliest: int) -
     return times
 
 
+def _begin_if_behind(work: DeviceWork, place: Times, launched: Times, begin: int) -> int:
+    """When the first step's first work began, if the device was behind with what was not recorded; else `begin`.
+
+    The second launch tells that the first call had returned: a call itself may take long, while the device starts.
+    """
+    rows = np.flatnonzero((place == 0) & (work.launched != UNKNOWN))
+    if len(rows) < 2 or (place == 0).sum() > len(rows):
+        return begin
+    first, second = int(work.start[rows].min()), int(np.partition(launched[rows], 1)[1])
+    return first if first - second > BEHIND else begin
+
+
 def _windows(host: StepBounds, work: DeviceWork, place: Times, launched: Times) -> StepBounds:
     ends, starts = host.end.copy(), host.start.copy()
     inside = place >= 0
@@ -130,7 +150,11 @@ def _windows(host: StepBounds, work: DeviceWork, place: Times, launched: Times) 
     if len(host):
         # Work that outlives the first step (a persistent kernel) says nothing about when that step began.
         earlier = ~inside & (launched < host.start[0]) & (work.end <= ends[0])
-        starts[0] = work.end[earlier].max(initial=starts[0])
+        starts[0] = (
+            work.end[earlier].max(initial=starts[0])
+            if earlier.any()
+            else _begin_if_behind(work, place, launched, starts[0])
+        )
     ends = np.maximum.accumulate(ends)
     starts[1:] = np.maximum(starts[1:], ends[:-1])
     return StepBounds(host.step, starts, ends)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from paceline.formats.chrome_trace.repaired_json import repaired
 from paceline.formats.chrome_trace.trace_events import read_head, read_metadata
 from paceline.storage.file_tree import File
 
@@ -84,7 +85,8 @@ def is_kineto(file: File) -> bool:
 
 def read_trace_head(file: File) -> TraceHead:
     """Never fails: missing or invalid metadata becomes a note."""
-    values = _decoded(read_metadata(file.path), dict[str, msgspec.Raw]) or {}
+    text = read_metadata(file.path)
+    values = _decoded(text, dict[str, msgspec.Raw]) or _decoded(repaired(text), dict[str, msgspec.Raw]) or {}
     notes: list[str] = []
     base = _value(values, "baseTimeNanoseconds", int, notes) or 0
     info = _value(values, "distributedInfo", dict[str, msgspec.Raw], notes) or {}

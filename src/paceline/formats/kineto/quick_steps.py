@@ -20,10 +20,17 @@ from paceline.core.errors import FormatError
 from paceline.formats.chrome_trace.trace_events import event_pieces
 from paceline.formats.intervals import Times
 from paceline.formats.kineto.calls import COLLECTIVE_CALLS, OWN_KERNELS, PARAMETERS
-from paceline.formats.kineto.categories import DEVICE, LOADING, is_runtime
+from paceline.formats.kineto.categories import DAY, DEVICE, LOADING, MINUTE, is_runtime
 from paceline.formats.kineto.collectives import first_op
 from paceline.formats.kineto.communication_kernels import CommunicationKernels, communication_kernels
-from paceline.formats.kineto.device_steps import UNKNOWN, DeviceWork, StepBounds, device_steps, stream_key
+from paceline.formats.kineto.device_steps import (
+    DEVICE_FACTOR,
+    UNKNOWN,
+    DeviceWork,
+    StepBounds,
+    device_steps,
+    stream_key,
+)
 from paceline.formats.kineto.nesting import NOTHING, Spans, innermost
 from paceline.formats.kineto.steps import Intervals, split_steps, steps_by_updates
 
@@ -95,6 +102,7 @@ class _TraceSummary:
         self._calls: list[tuple[str, str | None, int, int, int]] = []
         self._threads: dict[tuple[Any, Any], int] = {}
         self._steps: dict[int, tuple[int, int]] = {}
+        self._device_marks = False
         self._updates: list[tuple[str, int]] = []
         self._host: list[tuple[int, int]] = []
         self._recorded: list[tuple[int, int]] = []
@@ -131,7 +139,9 @@ class _TraceSummary:
             elif is_runtime(category):
                 kinds["runtime"].append(at)
             name = event.name or ""
-            if name.startswith(_MARKS) and category != "gpu_user_annotation":
+            if category == "gpu_user_annotation":
+                self._device_marks |= name.startswith(_STEP)
+            elif name.startswith(_MARKS):
                 if name.startswith(COLLECTIVE_CALLS):
                     kinds["call"].append(at)
                 elif name.startswith(_STEP):
@@ -204,14 +214,23 @@ class _TraceSummary:
         shift = base if _nanoseconds(np.array([self._latest]))[0] < base else 0
         if not self._works:
             raise UnsupportedTrace("no device work")
+        if not self._believable():
+            raise UnsupportedTrace("times far away from all others")
         launched, thread = self._launch_times(np.concatenate([piece.correlation for piece in self._work]))
         communicates, program = self._communication(launched, thread)
         work = self._device_work(launched, communicates, shift)
+        if len(np.unique((work.stream + 1) // DEVICE_FACTOR)) > 1:
+            raise UnsupportedTrace("work of several devices")
         ordered = sorted((low + shift, high + shift, number) for number, low, high in self._bounds(work))
         start, end, step = np.array(ordered, dtype=np.int64).T
         found = device_steps(StepBounds(step, start, end), work)
         starts, ends = _joined(self._loading)
         return QuickSteps(split_steps(found, work, (starts + shift, ends + shift)), dict(program))
+
+    def _believable(self) -> bool:
+        """Whether nothing lies so far from the host's work that the full reader looks at it again."""
+        [whole, host] = (_extent(extents or self._recorded) for extents in (self._recorded, self._host))
+        return max(host[0] - whole[0], whole[1] - host[1], whole[1] - whole[0] - DAY) <= MINUTE
 
     def _device_work(self, launched: Times, communicates: NDArray[np.bool_], shift: int) -> DeviceWork:
         start, end = _joined([(piece.start, piece.end) for piece in self._work])
@@ -272,8 +291,9 @@ class _TraceSummary:
             return [(number, low, high) for number, (low, high) in self._steps.items()]
         if not self._updates:
             raise UnsupportedTrace("steps are inferred from what repeats")
-        extents = self._host if work.has_launches else self._recorded
-        begin, end = min(low for low, _ in extents), max(high for _, high in extents)
+        if self._device_marks:
+            raise UnsupportedTrace("steps are marked by the device's tracks only")
+        begin, end = _extent(self._host if work.has_launches else self._recorded)
         return steps_by_updates(self._updates, begin, end)
 
 
@@ -293,6 +313,10 @@ class _LaunchPiece:
     correlation: Times
     start: Times
     thread: Times
+
+
+def _extent(extents: list[tuple[int, int]]) -> tuple[int, int]:
+    return min(low for low, _ in extents), max(high for _, high in extents)
 
 
 def _stream(args: _Args) -> int:

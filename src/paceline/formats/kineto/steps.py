@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from statistics import median
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paceline.formats.base import Sink
 from paceline.formats.intervals import Times, merge_intervals, without
@@ -32,6 +33,7 @@ from paceline.formats.kineto.device_steps import (
     DeviceWork,
     StepBounds,
     device_steps,
+    steps_of_device,
 )
 from paceline.formats.repeated_program import repeated_program
 
@@ -40,10 +42,11 @@ _STEPS = """
     WITH annotated AS (
         SELECT TRY_CAST(substr(name, 14) AS BIGINT) AS step, start, start + duration AS end
         FROM kineto_spans
-        WHERE starts_with(name, 'ProfilerStep#') AND cat IS DISTINCT FROM 'gpu_user_annotation'
+        WHERE starts_with(name, 'ProfilerStep#') AND (cat IS NOT DISTINCT FROM 'gpu_user_annotation') = ?
     )
     SELECT step, min(start) AS start, max("end") AS end FROM annotated WHERE step IS NOT NULL GROUP BY step
 """
+_ON_HOST, _ON_DEVICE = False, True
 
 _RECORDED = f"""
     SELECT min(start), max(start + duration)
@@ -82,7 +85,9 @@ _CALLED = """
 
 _OPERATORS = """
     SELECT (hash(pid, tid) >> 1)::BIGINT AS thread, start, start + duration AS end,
-           regexp_matches(name, '^(c10d::|_c10d_functional::|record_param_comms$|[a-z]+:[^:])') AS communicates
+           regexp_matches(name, '^(c10d::|_c10d_functional::|record_param_comms$|[a-z]+:[^:])') AS communicates,
+           regexp_matches(name, '^(c10d::|record_param_comms$)') AND NOT contains(name, 'barrier') AS begins,
+           starts_with(name, 'aten::') AS own
     FROM kineto_spans
     WHERE (cat IN ('cpu_op', 'Operator') AND contains(name, ':') AND NOT starts_with(name, 'autograd::engine::'))
        OR (cat = 'user_annotation' AND regexp_matches(name, '^[a-z]+:[^:]') AND NOT regexp_matches(name, ':(send|recv)'))
@@ -90,6 +95,7 @@ _OPERATORS = """
 """Operators, not the nodes of autograd around them: those also wait, for hooks that sum gradients for example.
 
 What the backend marks is work of its own threads; only messages are marked on the thread that goes on computing meanwhile.
+A call that only begins a collective returns at once: inside one of torch's own operators it belongs to that operator.
 """
 
 
@@ -103,17 +109,39 @@ _LOADING = f"""
 def stage_steps(sink: Sink) -> DeviceSteps:
     """Create the tables `kineto_steps` (step, start, end) and `kineto_work` (work, step): the device work of each step."""
     connection = sink.connection
-    connection.execute(_STEPS)
+    connection.execute(_STEPS, [_ON_HOST])
     work = _device_work(sink)
+    if not _has_steps(sink):
+        connection.execute(_STEPS, [_ON_DEVICE])
+        if _has_steps(sink):
+            return _steps_of_device(work, sink)
     # A host that ran ahead leaves a device that still works long after the last update.
     [(begin, end)] = connection.execute(_RECORDED, [work.has_launches]).fetchall()
-    if begin is not None and not connection.execute("FROM kineto_steps LIMIT 1").fetchall():
+    if begin is not None and not _has_steps(sink):
         updates = connection.execute(_UPDATES).fetchall()
         steps_found = (None if updates else _repeated_steps(begin, end, sink)) or steps_by_updates(updates, begin, end)
         connection.executemany("INSERT INTO kineto_steps VALUES (?, ?, ?)", steps_found)
-    steps = connection.execute('SELECT step, start, "end" FROM kineto_steps ORDER BY start, "end", step').fetchnumpy()
-    host = StepBounds(steps["step"], steps["start"].astype(np.int64), steps["end"].astype(np.int64))
-    found = device_steps(host, work)
+    found = device_steps(_staged_bounds(sink), work)
+    _store(found, sink)
+    return found
+
+
+def _has_steps(sink: Sink) -> bool:
+    return bool(sink.connection.execute("FROM kineto_steps LIMIT 1").fetchall())
+
+
+def _staged_bounds(sink: Sink) -> StepBounds:
+    steps = sink.connection.execute(
+        'SELECT step, start, "end" FROM kineto_steps ORDER BY start, "end", step'
+    ).fetchnumpy()
+    return StepBounds(steps["step"], steps["start"].astype(np.int64), steps["end"].astype(np.int64))
+
+
+def _steps_of_device(work: DeviceWork, sink: Sink) -> DeviceSteps:
+    """Steps that only the device's tracks mark (traces without the host): each lasts until the next one begins."""
+    bounds = _staged_bounds(sink)
+    end = np.append(bounds.start[1:], bounds.end[-1:])
+    found = steps_of_device(StepBounds(bounds.step, bounds.start, end), work)
     _store(found, sink)
     return found
 
@@ -263,15 +291,24 @@ def _computing_on_host(sink: Sink) -> Intervals:
     """Operators less the calls inside them that communicate or wait, thread by thread: any thread may do both."""
     columns = sink.connection.execute(_OPERATORS).fetchnumpy()
     thread, start, end = (columns[name].astype(np.int64) for name in ("thread", "start", "end"))
-    communicates = columns["communicates"].astype(np.bool_)
+    communicates, begins, own = (columns[name].astype(np.bool_) for name in ("communicates", "begins", "own"))
     found = [(start[:0], start[:0])]
     for number in np.unique(thread):
         rows = thread == number
-        computing, waiting = (
-            merge_intervals(start[rows & kind], end[rows & kind]) for kind in (~communicates, communicates)
-        )
+        computes, waits = rows & ~communicates, rows & communicates
+        inside = _is_inside(start, start[rows & own], end[rows & own])
+        computing = merge_intervals(start[computes], end[computes])
+        waits &= ~(begins & inside)
+        waiting = merge_intervals(start[waits], end[waits])
         found.append(without(computing, waiting))
     return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
+
+
+def _is_inside(times: Times, start: Times, end: Times) -> NDArray[np.bool_]:
+    """Whether each moment lies inside one of the spans, not at its begin."""
+    spans = merge_intervals(start, end)
+    inside: NDArray[np.bool_] = spans.covered(times - 1, times + 1) > 1
+    return inside
 
 
 def _host_spans(bounds: StepBounds, sink: Sink) -> dict[str, Times | None]:
@@ -282,10 +319,11 @@ def _host_spans(bounds: StepBounds, sink: Sink) -> dict[str, Times | None]:
 
 def _device_was_not_recorded(has_devices: bool, sink: Sink) -> str | None:
     """Why a trace without device work says nothing about a device; None if there was none to record."""
-    [(unknown, runtime, annotated)] = sink.connection.execute(
+    [(unknown, runtime, annotated, operators)] = sink.connection.execute(
         f"""
         SELECT any_value(cat) FILTER (suffix(cat, '_events')), count(*) FILTER ({IS_RUNTIME}),
-               count(*) FILTER (regexp_matches(name, '^(nccl|rccl|hccl|xccl):'))
+               count(*) FILTER (regexp_matches(name, '^(nccl|rccl|hccl|xccl):')),
+               count(*) FILTER (cat IN ('cpu_op', 'Operator'))
         FROM kineto_spans
         """
     ).fetchall()
@@ -293,7 +331,7 @@ def _device_was_not_recorded(has_devices: bool, sink: Sink) -> str | None:
         return f"device work of category {unknown} is not known"
     if runtime:
         return f"{runtime:,} calls of the device's runtime were recorded, but nothing that ran on the device"
-    return "only the host was recorded" if annotated or has_devices else None
+    return "only the host was recorded" if annotated or has_devices or not operators else None
 
 
 def _intervals(query: str, sink: Sink, parameters: Sequence[object] = ()) -> Intervals:

@@ -13,7 +13,7 @@ from pathlib import Path
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.trace_events import load_counters, load_trace
 from paceline.formats.kineto.calls import stage_calls
-from paceline.formats.kineto.categories import DEVICE_CATEGORIES, IS_RUNTIME, LOADING
+from paceline.formats.kineto.categories import DAY, DEVICE_CATEGORIES, IS_RUNTIME, LOADING, MINUTE
 from paceline.formats.kineto.collectives import CALL_COLUMNS, read_collectives, stage_communication
 from paceline.formats.kineto.communication_kernels import CommunicationKernels
 from paceline.formats.kineto.groups import add_groups, groups_in_events
@@ -63,7 +63,26 @@ _ARGS = {
     "device_id": "Device Id",
 }
 _INTEGERS = frozenset({"correlation", "stream", "device"})
+_BELIEVABLE_TIMES = f"""
+    WITH middle AS (
+        SELECT approx_quantile(ts, 0.5)::BIGINT AS ts FROM trace WHERE ph = 'X' AND dur >= 0
+    ), host AS (
+        SELECT min(trace.ts) AS low, max(trace.ts + dur) AS high FROM trace, middle
+        WHERE ph = 'X' AND dur BETWEEN 0 AND {DAY} AND cat NOT IN ({DEVICE_CATEGORIES}, 'Trace')
+          AND abs(trace.ts - middle.ts) <= {DAY}
+    )
+    SELECT greatest(middle.ts - {DAY}, low - greatest(high - low, {MINUTE})),
+           least(middle.ts + {DAY}, high + greatest(high - low, {MINUTE}))
+    FROM middle, host
+"""
+"""No trace lasts a day, and a device is not as far behind its host as the host was recorded."""
+_WRONG_TIMES = """
+    SELECT count(*), max(greatest(getvariable('kineto_earliest') - ts, ts - getvariable('kineto_latest'))) / 3.6e12
+    FROM trace
+    WHERE ph = 'X' AND dur >= 0 AND ts NOT BETWEEN getvariable('kineto_earliest') AND getvariable('kineto_latest')
+"""
 
+_MOST_NAMED = 8
 _STAGED = (
     "kineto_device",
     "kineto_calls",
@@ -98,11 +117,12 @@ def read_staged_trace(
 ) -> None:
     """All tables of what is in the table `trace`, with the categories and arguments that torch writes."""
     shift = _stage_spans(head, sink)
+    _warn_of_wrong_times(sink)
     _stage_device(kernels, sink)
     stage_calls(sink)
     stage_communication(sink)
     steps = stage_steps(sink)
-    device = _read_device_number(sink)
+    device = _read_device(head, sink)
     if not head.groups:
         add_groups(groups_in_events(sink), head, sink)
     read_steps(steps, sink, has_devices=bool(head.devices))
@@ -140,19 +160,42 @@ def read_staged_events(head: TraceHead, sink: Sink) -> None:
 
 
 def _stage_spans(head: TraceHead, sink: Sink) -> int:
-    """Create the view `kineto_spans` of all complete events on the absolute clock; returns what is added to timestamps."""
-    [(latest,)] = sink.connection.execute("SELECT coalesce(max(ts), 0) FROM trace").fetchall()
+    """Create the view `kineto_spans` of all complete events on the absolute clock; returns what is added to timestamps.
+
+    Events far away from all others have wrong times, and are left out (see _WRONG_TIMES).
+    """
+    [(earliest, latest)] = sink.connection.execute(
+        "SELECT coalesce(min(ts), 0), coalesce(max(ts), 0) FROM trace WHERE ph = 'X'"
+    ).fetchall()
     shift = head.base if latest < head.base else 0
     sink.connection.execute("SET VARIABLE kineto_shift = ?", [shift])
+    _leave_out_wrong_times(earliest, latest, sink)
     sink.connection.execute(
         """
         CREATE OR REPLACE TEMP VIEW kineto_spans AS
         SELECT rowid AS row, * EXCLUDE (ts, dur), ts + getvariable('kineto_shift') AS start, dur AS duration
         FROM trace
         WHERE ph = 'X' AND ts IS NOT NULL AND dur >= 0
+          AND ts BETWEEN getvariable('kineto_earliest') AND getvariable('kineto_latest')
         """
     )
     return shift
+
+
+def _leave_out_wrong_times(earliest: int, latest: int, sink: Sink) -> None:
+    """Set the first and last time that an event of this trace may have."""
+    if latest - earliest > MINUTE:
+        [(earliest, latest)] = sink.connection.execute(_BELIEVABLE_TIMES).fetchall()
+    sink.connection.execute("SET VARIABLE kineto_earliest = ?", [earliest])
+    sink.connection.execute("SET VARIABLE kineto_latest = ?", [latest])
+
+
+def _warn_of_wrong_times(sink: Sink) -> None:
+    [(count, hours)] = sink.connection.execute(_WRONG_TIMES).fetchall()
+    if count:
+        sink.warn(
+            f"{count:,} events are up to {hours:,.1f} hours away from all others: their times are wrong, and they are left out"
+        )
 
 
 def _stage_device(kernels: CommunicationKernels, sink: Sink) -> None:
@@ -183,12 +226,23 @@ def _stage_device(kernels: CommunicationKernels, sink: Sink) -> None:
     )
 
 
-def _read_device_number(sink: Sink) -> int | None:
+def _read_device(head: TraceHead, sink: Sink) -> int | None:
+    """Number and model of the card; of several the one with most work."""
     # fetchall, here and elsewhere: DuckDB refuses new statements while a result of fetchone is open.
-    [(device,)] = sink.connection.execute("SELECT mode(device) FROM kineto_device WHERE device >= 0").fetchall()
-    if device is not None:
-        sink.add("ranks", {"device": int(device)})
-    return None if device is None else int(device)
+    rows = sink.connection.execute(
+        "SELECT device, count(*) FROM kineto_device WHERE device >= 0 GROUP BY 1 ORDER BY 2 DESC, 1"
+    ).fetchall()
+    if not rows:
+        return None
+    device = int(rows[0][0])
+    card = next((each.name for each in head.devices if each.id == device and each.name), None)
+    sink.add("ranks", {"device": device, "card": card} if card else {"device": device})
+    if len(rows) > 1:
+        others = ", ".join(str(number) for number in sorted(int(number) for number, _ in rows)[:_MOST_NAMED])
+        sink.warn(
+            f"work of {len(rows)} devices ({others}) is in one trace: its times are those of all of them together, not of a card"
+        )
+    return device
 
 
 def _capacity(head: TraceHead, device: int | None) -> int | None:
