@@ -4,6 +4,7 @@ kernels against steps      the last steps have as many kernels as the others; th
                            up to the computing time that the steps state, as they do on the other ranks
 collectives of a group     every member executed as many as the others, and is a member as the recording declares them
 collectives against steps  steps that communicate have some
+parts of collectives       transit and wait add up to the duration, as on the other ranks
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ MEMBERS_DIFFER = 0.9
 """Fewer collectives than this share of the other members' are missing; one step more or less is not."""
 SUMS_DIFFER = 0.2
 """Kernel time over computing time of a rank may differ by this share from its peers'."""
+ROUNDED_NS = 1_000
+"""Sums of times that were written with two digits after a microsecond differ by less."""
+NEARLY_ALL = 0.9
 PEERS_AGREE = 0.05
 """…which must agree among themselves within this, else the ratio says nothing."""
 
@@ -61,6 +65,11 @@ _STRANGERS = """
     recorded AS (SELECT "group", rank FROM raw.collectives UNION ALL SELECT "group", rank FROM raw.transfers),
     executed AS (SELECT DISTINCT "group", rank FROM recorded WHERE "group" IN (SELECT "group" FROM members))
     SELECT DISTINCT rank FROM executed ANTI JOIN members USING ("group", rank) ORDER BY rank
+"""
+
+_PARTS = """
+    SELECT rank, avg((abs(transit + wait - duration) <= ?)::INT) FROM raw.collectives
+    WHERE transit IS NOT NULL AND wait IS NOT NULL AND duration > ? GROUP BY rank
 """
 
 
@@ -109,6 +118,15 @@ def reconcile_identities(connection: duckdb.DuckDBPyConnection) -> list[Evidence
     strangers = [rank for (rank,) in connection.execute(_STRANGERS).fetchall()]
     message = "executed collectives of groups that it is no member of: its files may be another rank's"
     return _gap("conflict", strangers, message)
+
+
+def reconcile_parts(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    """Transit and wait of HCCL's file against durations of the step trace: they add up on every rank, or on none."""
+    shares = dict(connection.execute(_PARTS, [ROUNDED_NS, 10 * ROUNDED_NS]).fetchall())
+    fitting = [rank for rank, share in shares.items() if share >= NEARLY_ALL]
+    differing = [rank for rank, share in shares.items() if share < 0.5]
+    message = "transit and wait of its collectives do not add up to their durations: one file may be another rank's"
+    return _gap("disagreement", differing, message) if len(fitting) >= max(2, len(differing)) else []
 
 
 def unrecorded_collectives(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:

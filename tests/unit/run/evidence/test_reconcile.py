@@ -12,6 +12,7 @@ from paceline.run.evidence.reconcile import (
     reconcile_identities,
     reconcile_kernels,
     reconcile_members,
+    reconcile_parts,
     unrecorded_collectives,
 )
 from paceline.run.read_warning import ReadWarning
@@ -115,3 +116,26 @@ def test_a_rank_that_executes_collectives_of_a_group_it_is_no_member_of_is_anoth
     [gap] = reconcile_identities(tables(groups=groups, collectives=executed + unknown))
     assert (gap.kind, gap.ranks) == ("conflict", (9,))
     assert reconcile_identities(tables(groups=groups, collectives=executed[:1])) == []
+
+
+# -- parts of collectives ------------------------------------------------------------------------------------------------
+
+
+def parts(*off: int) -> list[tuple[str, tuple[int, ...]]]:
+    """Four ranks; those named have transit and wait of another rank's collectives."""
+    rows = [
+        {
+            "rank": rank,
+            "duration": 240_000 + number,
+            "transit": 200_000,
+            "wait": 40_000 + number + 3_000 * (rank in off),
+        }
+        for rank in range(4)
+        for number in range(5)
+    ]
+    return [(gap.kind, gap.ranks) for gap in reconcile_parts(tables(collectives=rows))]
+
+
+def test_transit_and_wait_add_up_on_every_rank_or_on_none() -> None:
+    assert parts() == parts(0, 1, 2, 3) == parts(0, 1, 2) == []
+    assert parts(0, 2) == [("disagreement", (0, 2))]
