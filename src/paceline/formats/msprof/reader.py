@@ -140,7 +140,7 @@ def _export(tree: Tree, root: str, device: int, common: dict[str, File], notes: 
 
 def _info(file: File | None) -> tuple[_Info, tuple[str, ...]]:
     if file is None:
-        return _Info(), ()  # a rank that nothing else tells is said to be assumed
+        return _Info(), ()  # a rank that nothing else tells is reported as assumed
     if file.size > _MAX_INFO:
         return _Info(), (f"{file.relative}: has {file.size:,} bytes, far more than such a file can have; not read",)
     try:

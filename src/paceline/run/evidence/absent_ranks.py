@@ -13,7 +13,7 @@ HOLES = 1 / 3
 
 
 def absent_ranks(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
-    """Nobody measured them: whatever is said of the run is less sure."""
+    """Nobody measured them: whatever is reported of the run is less sure."""
     named = [
         rank for (rank,) in connection.execute("SELECT rank FROM ranks WHERE format IS NULL ORDER BY 1").fetchall()
     ]
