@@ -93,9 +93,9 @@ class DiagnosisContext:
         """Of self time over the reference of the peers."""
         return self.performance.excess
 
-    def last_share(self, rank: int) -> float:
-        """In which share of its collectives a rank arrived last."""
-        return self._last_shares.get(rank, 0.0)
+    def last_share(self, rank: int) -> float | None:
+        """In which share of its collectives a rank arrived last; None where no collective was recorded."""
+        return self._last_shares.get(rank, 0.0) if self._last_shares else None
 
     @cached_property
     def _last_shares(self) -> dict[int, float]:

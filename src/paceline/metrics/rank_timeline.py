@@ -30,6 +30,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.metrics.assumed_joins import assumed_joins
 from paceline.metrics.comm_events import Bools, CommEvents, Ints, read_events
 from paceline.metrics.compute_track import ComputeTrack, compute_tracks
 from paceline.metrics.program_places import least_at, place_codes
@@ -102,8 +103,11 @@ def read_timeline(run: RunTables, steps: tuple[int, ...] | None = None) -> Timel
     """The timeline of a run, or of some of its steps."""
     events = read_events(run, steps)
     bounds = StepBounds(run, events, steps)
-    joined = bounds.with_ends(events)
-    return _TimelineBuilder(joined, bounds, compute_tracks(run, bounds.ranks)).timeline()
+    joins = assumed_joins(bounds, events)
+    joined = bounds.with_ends(events if joins is None else joins)
+    tracks = compute_tracks(run, bounds.ranks)
+    fitting = {row: track for row, track in tracks.items() if row not in bounds.without_clock}
+    return _TimelineBuilder(joined, bounds, fitting).timeline()
 
 
 class _TimelineBuilder:

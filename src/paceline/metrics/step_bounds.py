@@ -35,6 +35,8 @@ class StepBounds:
         self.start, self.end, self.duration = (np.full(shape, np.nan) for _ in range(3))
         self.overlapped, self.exposed, self.head, self.tail = (np.full(shape, np.nan) for _ in range(4))
         self._fill(rows)
+        self.without_clock: set[int] = set()
+        """Rows of ranks whose steps were laid from zero: times of other tables do not fit them."""
         self.first, self.last = self._event_limits(events)
         self._fit()
         if np.isnan(self.exposed).all() and np.isnan(self.overlapped).all():
@@ -93,6 +95,13 @@ class StepBounds:
             end = np.cumsum(np.nan_to_num(self.duration[row]))
             self.start[row, known] = (end - self.duration[row])[known]
             self.end[row, known] = end[known]
+            self.without_clock.add(row)
+
+    def lay_from_zero(self) -> None:
+        """The steps of all ranks one after the other from zero, as where only durations were recorded."""
+        self.end = np.cumsum(self.duration, axis=1)
+        self.start = self.end - self.duration
+        self.without_clock = set(range(len(self.ranks)))
 
     def _overlap_with_kernels(self, run: RunTables, events: CommEvents) -> None:
         """Where no tool worked it out: how much computing happened during each step's communication."""

@@ -13,19 +13,10 @@ _MOST_NAMED = 8
 
 
 def check_run(connection: duckdb.DuckDBPyConnection, loaded: Collection[str]) -> list[ReadWarning]:
-    warnings = _missing_ranks(connection) + _unaligned(connection) + _impossible_bandwidth(connection)
+    warnings = _unaligned(connection) + _impossible_bandwidth(connection)
     if "steps" in loaded:
         warnings += _ragged_steps(connection) + _parts_longer_than_the_whole(connection)
     return warnings + impossible_rows(connection, loaded)
-
-
-def _missing_ranks(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
-    missing = [
-        row[0] for row in connection.execute("SELECT rank FROM ranks WHERE format IS NULL ORDER BY 1").fetchall()
-    ]
-    if not missing:
-        return []
-    return [ReadWarning(None, None, f"{_some(missing)} took part, but no recording of them was found")]
 
 
 def _unaligned(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:

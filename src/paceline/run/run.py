@@ -19,12 +19,15 @@ from paceline.run.batch import open_memory_database
 from paceline.run.checks import check_run
 from paceline.run.derivation import add_rows, apply_kinds, create_members, derive
 from paceline.run.derived_cache import DerivedCache
+from paceline.run.evidence.absent_ranks import absent_ranks
+from paceline.run.evidence.clocks import reconcile_clocks
 from paceline.run.evidence.files import FileGaps
 from paceline.run.evidence.gap import EvidenceGap, gap_of
 from paceline.run.evidence.reconcile import (
     reconcile_identities,
     reconcile_kernels,
     reconcile_members,
+    reconcile_parts,
     unrecorded_collectives,
 )
 from paceline.run.executors.executor import Executor
@@ -75,6 +78,7 @@ class Run:
         self._loaded: frozenset[str] = frozenset()
         self._all_warnings: list[ReadWarning] | None = None
         self._table_gaps: list[EvidenceGap] = []
+        self._rank_gaps: list[EvidenceGap] = []
         self._scans: dict[str, str | None] = {}
         self._kinds: dict[str, str] = {}
         self.derived: dict[Hashable, object] = {}
@@ -216,6 +220,17 @@ class Run:
         for name in (*scans, "links"):
             if name in changed or name in ("ranks", "links") or changed & _ALWAYS_LOADED:
                 self._create_public(name)
+        self._reconcile_ranks(again=bool(changed & _ALWAYS_LOADED))
+
+    def _reconcile_ranks(self, *, again: bool) -> None:
+        """After groups and clocks are known; what is found then belongs to the notes of ranks too."""
+        if again:
+            clocks = reconcile_clocks(self.connection, self._store.rows("collectives"))
+            self._rank_gaps = [*absent_ranks(self.connection), *clocks]
+        self._table_gaps = [*self._table_gaps, *self._rank_gaps]
+        if any(gap.ranks for gap in self._rank_gaps):
+            self._fill_notes()
+            self._create_public("ranks")
 
     def _create_raw(self, name: str, stored: str | None) -> None:
         columns = ", ".join(f'NULL::{column.type} AS "{column.name}"' for column in TABLES[name].columns)
@@ -238,7 +253,8 @@ class Run:
         add_rows(self.connection, "recordings", rows)
 
     def _reconcile(self) -> list[EvidenceGap]:
-        gaps = reconcile_members(self.connection) + reconcile_identities(self.connection)
+        gaps = [*reconcile_members(self.connection), *reconcile_identities(self.connection)]
+        gaps += reconcile_parts(self.connection)
         if "steps" in self._loaded:
             gaps += unrecorded_collectives(self.connection)
         return gaps + (reconcile_kernels(self.connection) if {"kernels", "steps"} <= self._loaded else [])

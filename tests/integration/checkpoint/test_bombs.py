@@ -73,6 +73,24 @@ def million_tensors(path: Path) -> Path:
     return path
 
 
+def _message(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def _empty_tensor(name: bytes) -> bytes:
+    return _message(1, _message(1, name) + _message(2, b"\x08\x00" + _message(2, b"Float32") + _message(3, b"")))
+
+
+def many_tensors(path: Path) -> Path:
+    path.write_bytes(b"".join(_empty_tensor(b"%d" % number) for number in range(300_000)))
+    return path
+
+
+def many_parts(path: Path) -> Path:
+    path.write_bytes(_empty_tensor(b"w") * 300_000)
+    return path
+
+
 def long_shape(path: Path) -> Path:
     header = json.dumps({"t": {"dtype": "F32", "shape": [0] * 30_000_000, "data_offsets": [0, 0]}}).encode()
     path.write_bytes(len(header).to_bytes(8, "little") + header)
@@ -98,6 +116,8 @@ BOMBS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "operations.pt": (endless_operations, "operations"),
     "expanded.pt": (expanded_view, "expanded view"),
     "million.safetensors": (million_tensors, "more than 250,000 tensors"),
+    "tensors.ckpt": (many_tensors, "more than 250,000 tensors"),
+    "parts.ckpt": (many_parts, "more than 8,192 parts"),
     "shape.safetensors": (long_shape, "more than 250,000 tensors"),
 }
 

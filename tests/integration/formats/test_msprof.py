@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.formats.msprof.reader import READER, _number
+from paceline.storage.file_tree import walk
 from support.reader_helpers import FIXTURES, needs_fixtures, read_all, rows
 
 ALEXNET = FIXTURES / "mindinsight-tests" / "tests" / "utils" / "resource" / "profiler"
@@ -256,3 +257,21 @@ def test_a_damaged_info_file_is_a_note(tmp_path: Path) -> None:
 def test_a_rank_is_a_small_number_or_unknown(value: str | int | None) -> None:
     rank = _number(value)
     assert rank is None or 0 <= rank < 10**9
+
+
+def test_an_export_without_its_info_file_is_read_and_its_rank_said_to_be_assumed(tmp_path: Path) -> None:
+    for rank in (0, 1, 2):
+        older_export(
+            tmp_path / f"PROF_00000{rank}_20250101000000000_A", 0, {"rank_id": rank, "hostname": "a"}, collective()
+        )
+    (tmp_path / "PROF_000001_20250101000000000_A" / "device_0" / "info.json.0").unlink()
+    found = list(READER.find(walk(tmp_path)))
+    assert sorted((each.rank, each.rank_assumed) for each in found) == [(0, False), (1, True), (2, False)]
+
+
+def test_results_named_for_another_device_are_said(tmp_path: Path) -> None:
+    older_export(tmp_path / "PROF_000001_20250101000000000_A", 0, {"rank_id": 0}, collective())
+    timeline = tmp_path / "PROF_000001_20250101000000000_A" / "device_0" / "timeline"
+    (timeline / "hccl_0_0_1.json").rename(timeline / "hccl_7_0_1.json")
+    [found] = READER.find(walk(tmp_path))
+    assert any("named for device 7, but lies with those of device 0" in note for note in found.notes)

@@ -26,6 +26,9 @@ _CRC = b"crc_num"
 TRAILER = len(_CRC) + 10
 _WINDOW = 4096
 _MAX_AXES = 32
+_MAX_TENSORS = 250_000
+_MAX_PARTS = 8192
+"""Of one tensor: 4 TiB."""
 _BYTES, _VARINT = 2, 0
 
 
@@ -38,7 +41,11 @@ def index(file: SourceFile) -> Container:
     while reader.at < end:
         part = reader.value()
         if part.name == last:
+            if len(found[last].extents) >= _MAX_PARTS:
+                raise damaged(file, f"{last} has more than {_MAX_PARTS:,} parts")
             found[last] = _joined(file, found[last], part)
+        elif len(found) >= _MAX_TENSORS:
+            raise FormatError(f"{file.name}: has more than {_MAX_TENSORS:,} tensors", file=file.path)
         elif part.name in found:
             raise damaged(file, f"{part.name} appears twice")
         else:

@@ -260,8 +260,8 @@ def _confidence(context: DiagnosisContext, rank_rows: list[int]) -> float:
 def _evidence(context: DiagnosisContext, rank_row: int) -> tuple[MeasuredValue, ...]:
     """Self time of one rank against its peers, and how often it came last."""
     own, reference = context.excess.median_value[rank_row] / 1e6, context.excess.median_reference[rank_row] / 1e6
+    self_time = MeasuredValue("self_time", round(float(own), 3), round(float(reference), 3), "ms")
     last = context.last_share(context.ranks[rank_row].rank)
-    return (
-        MeasuredValue("self_time", round(float(own), 3), round(float(reference), 3), "ms"),
-        MeasuredValue("last_to_arrive", round(100 * last, 1), unit="percent_of_collectives"),
-    )
+    if last is None:
+        return (self_time,)
+    return self_time, MeasuredValue("last_to_arrive", round(100 * last, 1), unit="percent_of_collectives")

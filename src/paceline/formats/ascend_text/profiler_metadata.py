@@ -25,10 +25,12 @@ class _Metadata(msgspec.Struct):
 
 class _MindSporeInfo(msgspec.Struct):
     device_id: int | str | None = None
+    rank_id: int | str | None = None
 
 
 class _Info(msgspec.Struct):
     ms_profiler_info: _MindSporeInfo | None = None
+    rank_id: int | str | None = None
 
 
 _METADATA = msgspec.json.Decoder(_Metadata)
@@ -54,6 +56,9 @@ def read_identity(identity: Identity, sink: Sink) -> None:
     if device is None and info.ms_profiler_info and info.ms_profiler_info.device_id is not None:
         device = int(info.ms_profiler_info.device_id)
     sink.add("ranks", {"host": identity.host, "device": device, "stage": _stage(metadata)})
+    recorded = info.rank_id if info.ms_profiler_info is None else info.ms_profiler_info.rank_id
+    if (named := str(recorded)).isdecimal() and int(named) != identity.rank:
+        sink.warn(f"is of rank {named}, by what it holds: files of two ranks may be mixed up", file=identity.info)
     add_groups(metadata.parallel_group_info, sink)
     groups = [group.global_ranks for group in metadata.parallel_group_info.values() if group.global_ranks]
     if any(identity.rank not in members for members in groups):

@@ -26,6 +26,7 @@ from paceline.formats.msprof.timeline import TraceFile, read_communication, read
 from paceline.storage.file_tree import File, Tree, parent_of
 
 _OUTPUT = "mindstudio_profiler_output"
+_OF_DEVICE = ("timeline", "summary")
 _DEVICE = re.compile(r"^device_(\d+)$")
 _TRACE = re.compile(
     r"^(msprof|hccl|step_trace|task_time)_(?:slice_\d+_)?(\d+(?:_\d+)*)\.json$|^(step_trace)_([\d_]+)\.csv$"
@@ -92,13 +93,15 @@ def read_identity(host: str | None, device: int | None, sink: Sink) -> None:
 
 
 def _roots(tree: Tree) -> list[str]:
-    """Directories with device_N/info.json.N or with an output folder that has a trace."""
+    """Directories with device_N/info.json.N, or with results of a device or in an output folder."""
     roots = set()
     for directory, files in tree.directories.items():
         above, _, base = directory.rpartition("/")
         found = _DEVICE.match(base)
         if (found and f"info.json.{found[1]}" in files) or (base == _OUTPUT and any(map(_wanted, files))):
             roots.add(above)
+        elif base in _OF_DEVICE and _DEVICE.match(above.rpartition("/")[2]) and any(map(_wanted, files)):
+            roots.add(parent_of(above))
     return sorted(roots)
 
 
@@ -137,7 +140,7 @@ def _export(tree: Tree, root: str, device: int, common: dict[str, File], notes: 
 
 def _info(file: File | None) -> tuple[_Info, tuple[str, ...]]:
     if file is None:
-        return _Info(), ()
+        return _Info(), ()  # a rank that nothing else tells is reported as assumed
     if file.size > _MAX_INFO:
         return _Info(), (f"{file.relative}: has {file.size:,} bytes, far more than such a file can have; not read",)
     try:
@@ -251,7 +254,16 @@ def _traces(export: _Export) -> tuple[_Traces, tuple[str, ...]]:
     return _Traces(
         {kind: tuple(file for _, file in pairs) for kind, pairs in files.items()},
         {kind: tuple(trace for trace, _ in pairs) for kind, pairs in files.items()},
-    ), notes
+    ), (*notes, *_of_other_devices(export, found, numbered))
+
+
+def _of_other_devices(
+    export: _Export, found: list[tuple[re.Match[str], File]], numbered: list[list[str]]
+) -> Iterator[str]:
+    """Older names begin with the number of the device."""
+    for (_, file), numbers in zip(found, numbered, strict=True):
+        if len(numbers) == 3 and export.device is not None and int(numbers[0]) != export.device:
+            yield f"{file.relative}: is named for device {numbers[0]}, but lies with those of device {export.device}"
 
 
 def _timeline_sections(traces: _Traces, files: dict[str, File]) -> Iterator[RecordingSection]:

@@ -4,6 +4,7 @@ kernels against steps      the last steps have as many kernels as the others; th
                            up to the computing time that the steps state, as they do on the other ranks
 collectives of a group     every member executed as many as the others, and is a member as the recording declares them
 collectives against steps  steps that communicate have some
+parts of collectives       transit and wait add up to the duration, as on the other ranks
 """
 
 from __future__ import annotations
@@ -25,6 +26,15 @@ MEMBERS_DIFFER = 0.9
 """Fewer collectives than this share of the other members' are missing; one step more or less is not."""
 SUMS_DIFFER = 0.2
 """Kernel time over computing time of a rank may differ by this share from its peers'."""
+EQUAL = 1e-5
+"""Sums of the same kernels differ by rounding only."""
+FEWEST_STEPS = 3
+MOST_COMPARED = 16
+EARLY_NS = 200_000
+"""Kernels that begin this much before their step were launched in another, or their clock is another rank's."""
+ROUNDED_NS = 1_000
+"""Sums of times that were written with two digits after a microsecond differ by less."""
+NEARLY_ALL = 0.9
 PEERS_AGREE = 0.05
 """…which must agree among themselves within this, else the ratio says nothing."""
 
@@ -63,6 +73,11 @@ _STRANGERS = """
     SELECT DISTINCT rank FROM executed ANTI JOIN members USING ("group", rank) ORDER BY rank
 """
 
+_PARTS = """
+    SELECT rank, avg((abs(transit + wait - duration) <= ?)::INT) FROM raw.collectives
+    WHERE transit IS NOT NULL AND wait IS NOT NULL AND duration > ? GROUP BY rank
+"""
+
 
 @dataclass(frozen=True)
 class _StepKernels:
@@ -84,8 +99,13 @@ def reconcile_kernels(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap
     for rank, *values in connection.execute(_KERNELS).fetchall():
         by_rank[rank].append(_StepKernels(*values))
     gaps = _gap("counts", _cut_short(by_rank), "kernels of the last steps are missing: the file seems to be cut off")
+    early = [rank for rank, steps in by_rank.items() if _early(steps)]
     outside = [rank for rank, steps in by_rank.items() if _outside(steps)]
+    outside += [rank for rank in early if rank not in outside and 2 * len(early) <= len(by_rank)]
     gaps += _gap("conflict", outside, "kernels lie outside the steps: they seem to be another rank's or another run's")
+    exchanged = _exchanged(by_rank)
+    message = "kernels add up to the computing time of another rank's steps: the files of two ranks are mixed up"
+    gaps += _gap("conflict", [rank for rank in exchanged if rank not in outside], message)
     differing = _outliers({rank: _busy_share(steps) for rank, steps in by_rank.items() if rank not in outside})
     differing -= {rank for gap in gaps for rank in gap.ranks}
     return gaps + _gap("disagreement", differing, "kernels do not add up to the computing time of its steps")
@@ -109,6 +129,15 @@ def reconcile_identities(connection: duckdb.DuckDBPyConnection) -> list[Evidence
     strangers = [rank for (rank,) in connection.execute(_STRANGERS).fetchall()]
     message = "executed collectives of groups that it is no member of: its files may be another rank's"
     return _gap("conflict", strangers, message)
+
+
+def reconcile_parts(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    """Transit and wait of HCCL's file against durations of the step trace: they add up on every rank, or on none."""
+    shares = dict(connection.execute(_PARTS, [ROUNDED_NS, 10 * ROUNDED_NS]).fetchall())
+    fitting = [rank for rank, share in shares.items() if share >= NEARLY_ALL]
+    differing = [rank for rank, share in shares.items() if share < 0.5]
+    message = "transit and wait of its collectives do not add up to their durations: one file may be another rank's"
+    return _gap("disagreement", differing, message) if len(fitting) >= max(2, len(differing)) else []
 
 
 def unrecorded_collectives(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
@@ -150,10 +179,40 @@ def _outside(steps: list[_StepKernels]) -> bool:
     return bool(checked) and all(_apart(step) for step in checked)
 
 
+def _early(steps: list[_StepKernels]) -> bool:
+    """Whether the kernels of every step begin before it does: nothing runs before it is launched."""
+    firsts = [(step.first, step.start) for step in steps if step.first is not None and step.start is not None]
+    return bool(firsts) and all(first < start - EARLY_NS for first, start in firsts)
+
+
 def _apart(step: _StepKernels) -> bool:
     assert step.start is not None and step.finish is not None and step.first is not None and step.last is not None
     slack = step.finish - step.start
     return step.last < step.start - slack or step.first > step.finish + slack
+
+
+def _exchanged(by_rank: dict[int, list[_StepKernels]]) -> list[int]:
+    """Ranks whose kernels add up to what another rank's steps state, in every step and not to what their own do."""
+    strangers = [rank for rank, steps in by_rank.items() if not any(_equal(step, step) for step in steps)]
+    if 2 * len(strangers) > len(by_rank):
+        return []  # computing overlaps: nowhere do kernels add up
+    return [
+        rank
+        for rank in strangers[:MOST_COMPARED]
+        if any(_all_equal(by_rank[rank], others) for other, others in by_rank.items() if other != rank)
+    ]
+
+
+def _all_equal(kernels: list[_StepKernels], others: list[_StepKernels]) -> bool:
+    of_step = {step.step: step for step in others}
+    pairs = [(step, of_step[step.step]) for step in kernels if step.step in of_step]
+    return len(pairs) >= FEWEST_STEPS and all(_equal(step, other) for step, other in pairs)
+
+
+def _equal(kernels: _StepKernels, stated: _StepKernels) -> bool:
+    if not kernels.busy or not stated.computing:
+        return False
+    return abs(kernels.busy - stated.computing) <= EQUAL * stated.computing
 
 
 def _busy_share(steps: list[_StepKernels]) -> float:

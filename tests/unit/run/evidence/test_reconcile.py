@@ -12,6 +12,7 @@ from paceline.run.evidence.reconcile import (
     reconcile_identities,
     reconcile_kernels,
     reconcile_members,
+    reconcile_parts,
     unrecorded_collectives,
 )
 from paceline.run.read_warning import ReadWarning
@@ -115,3 +116,66 @@ def test_a_rank_that_executes_collectives_of_a_group_it_is_no_member_of_is_anoth
     [gap] = reconcile_identities(tables(groups=groups, collectives=executed + unknown))
     assert (gap.kind, gap.ranks) == ("conflict", (9,))
     assert reconcile_identities(tables(groups=groups, collectives=executed[:1])) == []
+
+
+# -- kernels that begin before their step -------------------------------------------------------------------------------
+
+
+def early(*ranks: int) -> list[tuple[str, tuple[int, ...]]]:
+    """Four ranks, steps of 10 ms; on those named, kernels begin 1 ms before the step."""
+    steps, rows = [], []
+    for rank in range(4):
+        for number in range(3):
+            start = 10_000_000 * number
+            steps.append({"rank": rank, "step": number, "start": start, "end": start + 10_000_000})
+            first = start + (-1_000_000 if rank in ranks else 50_000)
+            rows.append({"rank": rank, "step": number, "start": first, "duration": 5_000_000})
+    return [(gap.kind, gap.ranks) for gap in reconcile_kernels(tables(steps=steps, kernels=rows))]
+
+
+def test_nothing_runs_before_it_is_launched() -> None:
+    assert early() == early(0, 1, 2, 3) == early(0, 1, 2) == []
+    assert early(2) == [("conflict", (2,))]
+
+
+# -- kernels that are another rank's -------------------------------------------------------------------------------------
+
+
+def exchanged(kernels_of: tuple[int, ...]) -> list[tuple[str, tuple[int, ...]]]:
+    """Four ranks without times of day, whose computing differs by one in a thousand; `kernels_of`: whose each rank has."""
+    steps, rows = [], []
+    for rank, owner in enumerate(kernels_of):
+        for number in range(3):
+            steps.append({"rank": rank, "step": number, "computing": 1_000_000 + 1_000 * rank + 7 * number})
+            busy = 1_000_000 + 1_000 * owner + 7 * number
+            rows.append({"rank": rank, "step": number, "start": 0, "duration": busy})
+    return [(gap.kind, gap.ranks) for gap in reconcile_kernels(tables(steps=steps, kernels=rows))]
+
+
+def test_kernels_add_up_to_the_computing_of_their_own_rank() -> None:
+    assert exchanged((0, 1, 2, 3)) == []
+    assert exchanged((2, 1, 0, 3)) == [("conflict", (0, 2))]
+    assert exchanged((7, 1, 2, 3)) == [], "a little more than stated, but nobody's"
+
+
+# -- parts of collectives ------------------------------------------------------------------------------------------------
+
+
+def parts(*off: int) -> list[tuple[str, tuple[int, ...]]]:
+    """Four ranks; those named have transit and wait of another rank's collectives."""
+    rows = [
+        {
+            "rank": rank,
+            "duration": 240_000 + number,
+            "transit": 200_000,
+            "wait": 40_000 + number + 3_000 * (rank in off),
+        }
+        for rank in range(4)
+        for number in range(5)
+    ]
+    return [(gap.kind, gap.ranks) for gap in reconcile_parts(tables(collectives=rows))]
+
+
+def test_transit_and_wait_add_up_on_every_rank_or_on_none() -> None:
+    assert parts() == parts(0, 1, 2, 3) == parts(0, 1, 2) == []
+    assert parts(0, 2) == [("disagreement", (0, 2))]

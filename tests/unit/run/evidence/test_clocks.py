@@ -1,0 +1,67 @@
+"""Files that changed places between hosts betray themselves by their clocks."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from paceline.run.evidence.clocks import exchanged_ranks, reconcile_clocks
+
+HOSTS = {0: "a", 1: "a", 2: "b", 3: "b"}
+SKEW = 5_000_000
+
+
+def gaps(
+    *, late: dict[tuple[int, int], int] | None = None, offsets: dict[int, int] | None = None, per_step: int = 3
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Four ranks in one group, four steps; `late` by (rank, step) in ns."""
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE ranks (rank BIGINT, host VARCHAR)")
+    connection.execute("CREATE TABLE clock (rank BIGINT, clock_offset BIGINT)")
+    connection.execute(
+        'CREATE TABLE collectives (rank BIGINT, step BIGINT, "group" VARCHAR, name VARCHAR, op VARCHAR, sequence BIGINT,'
+        " start BIGINT, duration BIGINT)"
+    )
+    for rank, host in HOSTS.items():
+        connection.execute("INSERT INTO ranks VALUES (?, ?)", [rank, host])
+        connection.execute("INSERT INTO clock VALUES (?, ?)", [rank, (offsets or {}).get(rank, 0)])
+        for step in range(4):
+            for number in range(per_step):
+                start = 100_000_000 * step + 1_000 * number + 10 * rank + (late or {}).get((rank, step), 0)
+                row = [rank, step, "world", "sum", "all_reduce", number, start, 500]
+                connection.execute("INSERT INTO collectives VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    return [(gap.kind, gap.ranks) for gap in reconcile_clocks(connection, 48)]
+
+
+def test_ends_that_agree_and_hosts_with_clocks_of_their_own_are_as_expected() -> None:
+    assert gaps(offsets={2: SKEW, 3: SKEW + 10_000}) == []
+
+
+def test_one_step_of_a_rank_ends_at_another_time() -> None:
+    assert gaps(late={(1, 2): 4_000_000}) == [("conflict", (1,))]
+
+
+def test_a_rank_that_is_late_in_all_steps_is_on_another_clock_and_no_conflict() -> None:
+    assert gaps(late={(1, step): 4_000_000 for step in range(4)}) == []
+
+
+def test_one_collective_that_ends_late_is_a_hiccup() -> None:
+    assert gaps(late={(1, 2): 4_000_000}, per_step=2) == []
+
+
+def test_ranks_whose_identities_were_exchanged_have_the_clock_of_the_other_host() -> None:
+    assert gaps(offsets={0: SKEW, 3: SKEW}) == [("conflict", (0, 1, 2, 3))]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "found"),
+    [
+        ((0, 0, 0, 9, 9, 9), ()),
+        ((0, 9, 0, 9, 9, 0), (1, 5)),
+        ((0, 0, 0, 0, 0, 0), ()),
+        ((0, 3, 6, 9, 12, 15), ()),
+    ],
+)
+def test_a_majority_tells_whose_clock_a_host_has(offsets: tuple[int, ...], found: tuple[int, ...]) -> None:
+    clocks = {rank: ("ab"[rank // 3], 1_000_000 * offset) for rank, offset in enumerate(offsets)}
+    assert exchanged_ranks(clocks) == found
