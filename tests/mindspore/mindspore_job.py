@@ -102,6 +102,30 @@ def window_model(folder: Path) -> nn.Cell:
     return model_train(Profiler(start_step=2, stop_step=5, output_path=str(folder)))
 
 
+def guides_model(folder: Path) -> nn.Cell:
+    """The guide's callback, whose profiler comes from here."""
+
+    class StopAtStep(ms.train.Callback):  # type: ignore[misc]
+        def __init__(self, start_step: int, stop_step: int) -> None:
+            super().__init__()
+            self.start_step = start_step
+            self.stop_step = stop_step
+            self.profiler = Profiler(start_profile=False, output_path=str(folder))
+
+        def on_train_step_begin(self, run_context: Any) -> None:
+            if run_context.original_args().cur_step_num == self.start_step:
+                self.profiler.start()
+
+        def on_train_step_end(self, run_context: Any) -> None:
+            if run_context.original_args().cur_step_num == self.stop_step:
+                self.profiler.stop()
+
+        def on_train_end(self, run_context: Any) -> None:
+            self.profiler.analyse()
+
+    return model_train(StopAtStep(2, 5))
+
+
 def dynamic_loop(folder: Path) -> nn.Cell:
     monitor = DynamicProfilerMonitor(folder / "config", folder, poll_interval=0.05)
     (folder / "config" / "profiler_config.json").chmod(0o664)

@@ -18,7 +18,7 @@ import pytest
 
 HERE = Path(__file__).parent
 JOB = HERE / "mindspore_job.py"
-WAYS = ("plain_loop", "plain_model", "schedule_loop", "window_model", "dynamic_loop", "dynamic_model")
+WAYS = ("plain_loop", "plain_model", "schedule_loop", "window_model", "guides_model", "dynamic_loop", "dynamic_model")
 UPDATES_PER_STEP = 2
 """The SGD operator runs once for the weights and once for the bias."""
 
@@ -78,6 +78,11 @@ def test_schedule_records_its_active_steps(trained: Path) -> None:
     for each in (first, second):
         assert json.loads((each / "profiler_metadata.json").read_text()) == {"model": "one layer"}
         assert (each / "FRAMEWORK" / "cpu_ms_memory_record_0.txt").exists()
+
+
+def test_the_guides_own_callback_records_its_steps(trained: Path) -> None:
+    [recording] = recordings(trained / "guides_model")
+    check(recording, [2, 3, 4, 5])
 
 
 def test_callback_records_from_start_step_to_stop_step(trained: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from paceline.profiling import mindspore_steps
 from paceline.profiling.callback_adapter import TrainingCallback, with_callback_base
 from paceline.profiling.metadata import Metadata
 from paceline.profiling.option_conflicts import resolve_conflicts
@@ -73,7 +74,9 @@ class Profiler(TrainingCallback):
             self._action_of = action_of_step(schedule)
         self._plan = self._action_of.to_dict() if isinstance(self._action_of, Schedule) else None
         self.step_num = 1 if self._window else 0
-        self._running = False
+        self._running = self._follows = False
+        if not (self._scheduled or self._window):
+            mindspore_steps.follow(self)
         atexit.register(_stop_at_exit, weakref.ref(self))
         if self._options.start_profile and not self._window:
             self.start()
@@ -172,6 +175,15 @@ class Profiler(TrainingCallback):
     def end_training(self) -> None:
         if self._running or self._window:
             self.stop()
+
+    def training_step(self, number: int) -> None:
+        """Step `number` of MindSpore's own loop begins, of a profiler that is started and stopped by hand."""
+        self.step_num = number
+        if not self._follows:
+            self._follows = True
+            self._recordings.forget_step()  # what ran before the first step
+        if self._running:
+            self._enter(number)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

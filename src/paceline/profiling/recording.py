@@ -53,6 +53,10 @@ class RecordingSequence:
         self._step, self._since = step, time.time_ns()
         self._ever_active |= action in (RECORD, SAVE)
 
+    def forget_step(self) -> None:
+        """What is being recorded belongs to no step."""
+        self._step = None
+
     def warn_if_cut_short(self, step: int) -> None:
         """Warn that training ended before the schedule did, with MindSpore's documented texts."""
         if self.action is WARM_UP:
