@@ -13,7 +13,7 @@ from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext, Floats
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
-from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding, slow_steps
 from paceline.diagnosis.rules.communication import gradient_groups
 from paceline.diagnosis.rules.one_off import one_off_stall, one_off_transfers
 from paceline.metrics.comm_events import PEER_TO_PEER
@@ -68,15 +68,15 @@ def _stalls(context: DiagnosisContext) -> list[RuleFinding]:
         if (finding := _stall(context, tuple(rank_rows), list(steps)))
     ]
     slow = same_work & _both_parts_longer(context, over)
-    late, threshold = _late_input(context), max(STALL, 10 * noise)
+    late = _late_input(context)
 
     def with_cause(stall: RuleFinding, rank_rows: list[int], columns: list[int]) -> RuleFinding:
         if len(columns) < FEWEST_SLOW_STEPS:
             return stall
         if late[rank_rows][:, columns].all():
-            return _with_late_input(stall)
+            return _with_late_input(context, stall)
         if slow[rank_rows][:, columns].all():
-            return _slow_in_steps(context, stall, over[rank_rows][:, columns], threshold)
+            return _slow_in_steps(context, stall, over, rank_rows)
         return stall
 
     return [with_cause(*stall) for stall in found]
@@ -91,23 +91,30 @@ def _late_input(context: DiagnosisContext) -> NDArray[np.bool_]:
         return np.asarray((more > 0) & (wait - _undisturbed_self_time(wait)[:, None] >= INPUT_PART * more))
 
 
-def _with_late_input(stall: RuleFinding) -> RuleFinding:
+def _with_late_input(context: DiagnosisContext, stall: RuleFinding) -> RuleFinding:
     """Input that comes late in some steps, with the share of the mean step that it costs."""
-    return replace(stall, id="input-bound", amount=Quantity(stall.gain.percent, "%"))
+    shown = slow_steps(len(stall.subject.steps), len(context.timeline.steps))
+    return replace(stall, id="input-bound", amount=Quantity(stall.gain.percent, "%"), evidence=(*stall.evidence, shown))
 
 
-def _slow_in_steps(context: DiagnosisContext, stall: RuleFinding, over: Floats, threshold: float) -> RuleFinding:
+def _slow_in_steps(context: DiagnosisContext, stall: RuleFinding, over: Floats, rank_rows: list[int]) -> RuleFinding:
     """Not a pause: in these steps all computing took longer, for kernels of the same shapes as on the peers."""
     columns = [context.timeline.steps.tolist().index(step) for step in stall.subject.steps]
-    rank_row = [info.rank for info in context.ranks].index(stall.subject.ranks[0])
-    slower = float(np.mean(over))
-    mine = float(np.mean(context.self_time[rank_row, columns])) / 1e6
+    mine = float(np.mean(context.self_time[rank_rows[0], columns])) / 1e6
+    more, others = over[rank_rows][:, columns], np.delete(over, rank_rows, axis=0)
+    slower = float(np.mean(more))
     return replace(
         stall,
         id="slow-rank",
-        confidence=round(min(0.99, 1 - 0.5 ** (1 + float(np.min(over)) / threshold)), 2),
+        confidence=nearer(
+            more, np.concatenate([others.ravel(), np.delete(over[rank_rows], columns, axis=1).ravel()]), at=slower
+        ),
         amount=Quantity(100 * slower, "%"),
-        evidence=(MeasuredValue("self_time", round(mine, 3), round(mine / (1 + slower), 3), "ms"), *stall.evidence),
+        evidence=(
+            MeasuredValue("self_time", round(mine, 3), round(mine / (1 + slower), 3), "ms"),
+            slow_steps(len(columns), over.shape[1]),
+            *stall.evidence,
+        ),
     )
 
 
