@@ -33,6 +33,8 @@ FEWEST_SLOW_STEPS = 2
 """A rank is slow from time to time if it was in so many steps; once is a stall."""
 SAME_WORK = 0.5
 """Correlation of the ranks of one replica above which they got more work, and were not disturbed one by one."""
+SAME_DATA = 0.9
+"""… and above which nothing but the same data explains it: what disturbs a host holds up each of its ranks by its own amount."""
 
 
 @rule(priority=110)
@@ -172,7 +174,7 @@ def _varying_self_time(context: DiagnosisContext) -> list[RuleFinding]:
     spread = float(np.median(slowest))
     if spread < SPREAD:
         return _varying_step_begin(context)
-    more_work = _replica_correlation(context, over_mean) > SAME_WORK and _may_have_more_work(context)
+    more_work = _has_replicas_of_more_work(context, over_mean)
     if not more_work and context.excess.persistent():
         return []  # a persistently slow rank may vary too: one finding is enough
     fixed = (
@@ -258,14 +260,33 @@ def _over_peer_mean(context: DiagnosisContext, values: Floats) -> Floats:
     return result
 
 
-def _replica_correlation(context: DiagnosisContext, over_mean: Floats) -> float:
-    """Mean correlation over steps between ranks of one replica: those that share more than the sum of gradients.
+def _has_replicas_of_more_work(context: DiagnosisContext, over_mean: Floats) -> bool:
+    """Whether ranks of one replica take longer in the same steps: their data is longer.
 
-    Where every replica is one rank, between two parts of its step: more work makes all of it longer, jitter does not.
+    Shapes do not always show it: masked and packed sequences have those of others. So ranks that run the same got more work
+    too, if they take longer on several hosts or stages of a replica, or exactly as much longer.
     """
     pairs = _replica_pairs(context)
     if not pairs:
-        return _part_correlation(context)
+        return _part_correlation(context) > SAME_WORK and _may_have_more_work(context)
+    together = _replica_correlation(context, over_mean, pairs)
+    if together <= SAME_WORK or together > SAME_DATA or _may_have_more_work(context):
+        return together > SAME_WORK
+    apart = [pair for pair in pairs if _are_apart(context, *pair)]
+    return _replica_correlation(context, over_mean, apart) > SAME_WORK
+
+
+def _are_apart(context: DiagnosisContext, a: int, b: int) -> bool:
+    """On hosts or stages that are known to differ."""
+    of = {info.rank: info for info in context.ranks}
+    if a not in of or b not in of:
+        return False
+    hosts, stages = {of[a].host, of[b].host}, {of[a].stage, of[b].stage}
+    return (len(hosts) > 1 and None not in hosts) or (len(stages) > 1 and -1 not in stages)
+
+
+def _replica_correlation(context: DiagnosisContext, over_mean: Floats, pairs: list[tuple[int, int]]) -> float:
+    """Mean correlation over steps between ranks of one replica: those that share more than the sum of gradients."""
     row_of = {info.rank: row for row, info in enumerate(context.ranks)}
     values = []
     for a, b in pairs:
@@ -301,7 +322,10 @@ def _point_to_point_pairs(context: DiagnosisContext) -> list[tuple[int, int]]:
 
 
 def _part_correlation(context: DiagnosisContext) -> float:
-    """Correlation, over ranks and steps, of what two parts of a step need more than the peers' mean."""
+    """Correlation, over ranks and steps, of what two parts of a step need more than the peers' mean.
+
+    Where every replica is one rank: more work makes all of its step longer, jitter does not.
+    """
     first, second = _step_parts(context)
     parts = [_over_peer_mean(context, part).ravel() for part in (first, second)]
     known = ~np.isnan(parts[0]) & ~np.isnan(parts[1])
