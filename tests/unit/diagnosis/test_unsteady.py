@@ -342,9 +342,9 @@ def test_replicas_that_get_more_work() -> None:
     stages = [0] * 12 + [1]
     [finding] = found([*uneven(), [100] * 4], tables={"groups": grouped("tp", *REPLICAS)}, stage=stages)
     assert (finding.id, finding.subject) == ("load-imbalance", Subject(ranks=(2, 6, 10)))
-    # All have the mean, 105 ms, instead of the longest, 120 ms.
-    assert finding.gain == PredictedGain(130, pytest.approx(115))
-    assert finding.evidence == (MeasuredValue("slowest_over_mean", 14.3, unit="%"),)
+    # All have the mean, 105 ms, instead of the longest, 120 ms; 107.5 instead of 130 in the third step.
+    assert finding.gain == PredictedGain(132.5, pytest.approx(115.625))
+    assert finding.evidence == (MeasuredValue("slowest_over_mean", 15.9, unit="%"),)
     assert (finding.min_severity, finding.max_severity) == ("low", "high")
 
 
@@ -364,12 +364,22 @@ def test_more_work_does_not_always_show_in_shapes(pattern: str, apart: bool, id:
     assert finding.id == id
 
 
+def test_more_work_in_few_steps_counts_as_much_as_it_costs() -> None:
+    times = [[100.0] * 5 for _ in range(8)]
+    for rank, step in ((0, 1), (1, 1), (2, 3), (3, 3)):
+        times[rank][step] = 120
+    [finding] = found(times, tables={"groups": pairs(8)})
+    assert finding.id == "load-imbalance" and set(finding.subject.ranks) <= {0, 1, 2, 3}
+    # 120 ms become 105 in two of five steps.
+    assert finding.gain == PredictedGain(118, pytest.approx(112))
+
+
 def test_a_persistently_slow_rank_stays_as_slow_with_equal_work() -> None:
     [finding] = found(uneven(slow=1.1), tables={"groups": grouped("tp", *REPLICAS)})
     assert (finding.id, finding.subject) == ("load-imbalance", Subject(ranks=(2, 6, 10)))
-    assert finding.evidence[0].value == 14.3  # as if it were as fast as the others
+    assert finding.evidence[0].value == 15.9  # as if it were as fast as the others
     # Longest are 120, 120, 130 and 132 ms; with equal work rank 11, with 1.1 times the mean: 105 ms, 107.5 in the third step.
-    assert finding.gain == PredictedGain(135, pytest.approx(10 + 1.1 * 105))
+    assert finding.gain == PredictedGain(135.5, pytest.approx(10 + 1.1 * 105.625))
     assert finding.gain.costs is not None
     assert finding.gain.costs.work.max() == pytest.approx(1.1 * 107.5 * MS)
 

@@ -171,10 +171,10 @@ def _varying_self_time(context: DiagnosisContext) -> list[RuleFinding]:
     if np.isnan(over_mean).all():
         return []
     slowest = np.max(np.nan_to_num(over_mean, nan=-1.0), axis=0)
-    spread = float(np.median(slowest))
-    if spread < SPREAD:
+    # Longer data may come in few steps, and costs what it costs; what comes by chance is judged by the typical step.
+    more_work = float(np.mean(slowest)) >= SPREAD and _has_replicas_of_more_work(context, over_mean)
+    if not more_work and float(np.median(slowest)) < SPREAD:
         return _varying_step_begin(context)
-    more_work = _has_replicas_of_more_work(context, over_mean)
     if not more_work and context.excess.persistent():
         return []  # a persistently slow rank may vary too: one finding is enough
     fixed = (
@@ -212,11 +212,11 @@ def _varying_step_begin(context: DiagnosisContext) -> list[RuleFinding]:
 
 def _variation(context: DiagnosisContext, fixed: Costs, slowest: Floats, overloaded: Subject | None) -> RuleFinding:
     """These ranks got more work, or the time varies by chance; `slowest`: by how much one rank exceeds the mean, per step."""
-    spread = float(np.median(slowest))
+    spread = float(np.mean(slowest) if overloaded else np.median(slowest))
     return RuleFinding(
         id="load-imbalance" if overloaded else "jitter",
         subject=overloaded or Subject(),
-        gain=context.gain(fixed),
+        gain=context.mean_gain(fixed) if overloaded else context.gain(fixed),
         confidence=nearer(slowest, [], at=spread),
         amount=Quantity(100 * spread, "%"),
         evidence=(MeasuredValue("slowest_over_mean", round(100 * spread, 1), unit="%"),),
