@@ -195,6 +195,12 @@ def on_equal_shapes(ranks: int, steps: int) -> list[dict[str, object]]:
     ]
 
 
+def test_ranks_that_take_turns_in_few_steps_do_not_stall() -> None:
+    """However many others there are: four of 32, in all of four steps."""
+    findings = found(with_stalls(32, 4, {(3, 1): 140, (10, 2): 135, (19, 3): 145, (27, 4): 130}))
+    assert "one-off-stall" not in [finding.id for finding in findings]
+
+
 @pytest.mark.parametrize(
     ("late", "id", "steps"),
     [((2,), "one-off-stall", (3,)), ((2, 5), "slow-rank", (3, 6)), ((1, 4, 6), "slow-rank", (2, 5, 7))],

@@ -57,8 +57,9 @@ def _stalls(context: DiagnosisContext) -> list[RuleFinding]:
         peak &= ~_longer_everywhere(context, over)
     peak[context.excess.persistent()] = False
     steps_of = {int(row): np.flatnonzero(peak[row]).tolist() for row in np.flatnonzero(peak.any(axis=1))}
-    # What happens to many ranks in many steps is not the stall of one of them.
-    many_ranks, many_steps = len(steps_of) > max(1, len(peak) // 8), int(peak.any(axis=0).sum()) > peak.shape[1] // 3
+    # What happens to many ranks in many steps is not the stall of one of them; one in each step, they are no more than the steps.
+    many_ranks = len(steps_of) > max(1, min(len(peak) // 8, peak.shape[1] // 2))
+    many_steps = int(peak.any(axis=0).sum()) > peak.shape[1] // 3
     if len(steps_of) > max(2, len(peak) // 4) or (many_ranks and many_steps):
         return []
     rows_by_steps: dict[tuple[int, ...], list[int]] = defaultdict(list)
