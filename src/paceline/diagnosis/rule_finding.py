@@ -48,6 +48,11 @@ class MeasuredValue:
     name: str = ""
 
 
+def slow_steps(slow: int, steps: int) -> MeasuredValue:
+    """In how many of the steps something shows."""
+    return MeasuredValue("slow_steps", slow, values={"all": steps})
+
+
 @dataclass(frozen=True)
 class PredictedGain:
     """Typical step time now and with the cause fixed, ms."""

@@ -4,7 +4,9 @@ Ranks that do the same are never quite equal, and how unequal they are differs f
 from which difference on one is slow. With m values left, of which the largest is x and the others have mean and s:
 
     t(m)     = (x - mean) / (s √(1 + 1 / (m - 1)))
-    apart    the i largest, for the greatest i ≤ n / 4 with P(Student's t with m - 2 degrees > t(m)) < α / m, m = n - i + 1
+    apart    the i largest, for the greatest i ≤ n / 4 with P(Student's t with m - 1 - g degrees > t(m)) < α / m, m = n - i + 1
+
+g is the number of groups whose own middles were taken off the values; 1 for a single group.
 
 This is the generalized extreme Studentized deviate test (B. Rosner, Technometrics 25, 1983), one-sided: several that are slow
 do not hide each other, and no value is an outlier among three.
@@ -22,7 +24,7 @@ MOST_APART = 0.25
 """More than this share of the values are no exception."""
 
 
-def high_outliers(values: Floats, alpha: float) -> list[int]:
+def high_outliers(values: Floats, alpha: float, groups: int = 1) -> list[int]:
     """Places of the values that are larger than the others differ; `alpha`: how often chance may find one at all.
 
     >>> high_outliers(np.array([1.00, 1.01, 0.99, 1.00, 1.01, 0.99, 1.00, 1.20]), 0.001)
@@ -33,9 +35,9 @@ def high_outliers(values: Floats, alpha: float) -> list[int]:
     order = [int(place) for place in np.argsort(-values, kind="stable") if not np.isnan(values[place])]
     most = int(MOST_APART * len(order))
     apart = 0
-    for number in range(min(most, len(order) - 3)):
+    for number in range(min(most, len(order) - 2 - groups)):
         left = len(order) - number
-        if student_tail(_studentized(values[order[number:]]), left - 2) < alpha / left:
+        if student_tail(_studentized(values[order[number:]]), left - 1 - groups) < alpha / left:
             apart = number + 1
     return sorted(order[:apart])
 

@@ -22,7 +22,7 @@ On machines so noisy that no single step proves anything, a persistent excess st
 turns in being the slowest, and `chance` says how likely it would be that one of them lost so often.
 
 Below EFFECT_FLOOR cards may differ by nature, for ever. There a rank is slow if it stands apart from how its peers differ
-(metrics/outliers.py), which needs eight of them or so, and was the slowest in more steps than `chance` explains.
+(metrics/outliers.py), which needs eight of the run or so, and was the slowest in more steps than `chance` explains.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ FASTER_SHARE = 0.1
 UNLIKELY = 1e-3
 """A rank that is slowest so often that chance would do it more rarely than this is persistently slow."""
 BETWEEN_SIGMAS = 3.0
-CHANCE_APART = 0.01
-"""How often chance may make a healthy rank of a peer group stand apart."""
+CHANCE_APART = 0.05
+"""How often chance may make a healthy rank of the run stand apart."""
+FEWEST_APART = 3
+"""Of two peers it is not known which is the exception."""
 
 
 @dataclass(frozen=True)
@@ -94,29 +96,49 @@ class Excess:
 
     @cached_property
     def apart(self) -> NDArray[np.bool_]:
-        """Per rank: it differs from its peers more than they do from each other."""
-        apart = np.zeros(len(self.values), dtype=np.bool_)
-        for group in self.groups:
-            rows = np.array(group)
-            apart[rows[high_outliers(self.per_rank[rows], CHANCE_APART)]] = True
+        """Per rank: it differs from its peers more than the ranks of the run do from theirs.
+
+        How unlike cards are is a matter of the machine: groups that are too small to show it learn it from each other.
+        """
+        excess, apart = self.per_rank, np.zeros(len(self.values), dtype=np.bool_)
+        groups = [rows for group in self.groups if len(rows := _known(excess, group)) >= FEWEST_APART]
+        if groups:
+            from_middle = np.concatenate([excess[rows] - np.median(excess[rows]) for rows in groups])
+            apart[np.concatenate(groups)[high_outliers(from_middle, CHANCE_APART, len(groups))]] = True
         return apart
 
     @property
     def threshold(self) -> float:
         return max(EFFECT_FLOOR, SIGMAS * self.noise)
 
-    def persistent(self) -> list[int]:
-        """Rows of ranks that exceed the threshold persistently, worst first."""
+    @cached_property
+    def _clear(self) -> NDArray[np.bool_]:
         known = np.maximum(1, (~np.isnan(self.relative)).sum(axis=1))
         share = (np.nan_to_num(self.relative) > self.threshold / 2).sum(axis=1) / known
         # A rank that is clearly faster than its peers in some steps is given different work, it is not slow.
         faster = (np.nan_to_num(self.relative) < -self.threshold).sum(axis=1) / known
+        clear: NDArray[np.bool_] = self.per_rank > self.threshold
+        clear &= (share >= PERSISTENT_SHARE) & (faster <= FASTER_SHARE)
+        return clear
+
+    @cached_property
+    def _often(self) -> NDArray[np.bool_]:
+        often: NDArray[np.bool_] = self.per_rank > max(EFFECT_FLOOR, BETWEEN_SIGMAS * self.between)
+        often &= self.chance < UNLIKELY
+        return often
+
+    def persistent(self) -> list[int]:
+        """Rows of ranks that exceed the threshold persistently, worst first."""
         excess = self.per_rank
-        clear = (excess > self.threshold) & (share >= PERSISTENT_SHARE) & (faster <= FASTER_SHARE)
-        often = (excess > max(EFFECT_FLOOR, BETWEEN_SIGMAS * self.between)) & (self.chance < UNLIKELY)
         apart = (excess > LEAST_EFFECT) & self.apart & (self.chance < UNLIKELY)
-        found = [int(row) for row in np.flatnonzero(clear | often | apart)]
+        found = [int(row) for row in np.flatnonzero(self._clear | self._often | apart)]
         return sorted(found, key=lambda row: -excess[row])
+
+    def doubt(self, rows: list[int]) -> float:
+        """How often chance makes the least clear of these ranks look as slow, where not only its distance speaks for it."""
+        by_nature = np.where(self._often, 0.0, CHANCE_APART)
+        doubts = np.where(self._clear, 0.0, np.minimum(1.0, self.chance + by_nature))
+        return float(np.max(doubts[rows], initial=0.0))
 
 
 def program(collectives: Mapping[str, int], steps: int) -> Hashable:
@@ -166,6 +188,10 @@ def fast_half(values: Floats) -> list[int]:
     """
     order = [int(place) for place in np.argsort(values, kind="stable") if not np.isnan(values[place])]
     return order[: (len(order) + 1) // 2]
+
+
+def _known(values: Floats, rows: Sequence[int]) -> NDArray[np.int64]:
+    return np.array([row for row in rows if not np.isnan(values[row])], dtype=np.int64)
 
 
 def _relative(values: Floats, reference: Floats) -> Floats:

@@ -240,15 +240,14 @@ class _TimelineBuilder:
         }
 
     def _hidden_share(self, stream: Ints, hidden: int) -> float:
-        """Share of a run of sums that computing covers.
+        """Share of a run of sums that computing covers; of the first alone, where the second had queued behind it.
 
-        All of it counts where computing went on beside the first when the second, which had queued, began: however long
-        the rest takes then, because a link is slow, it is not waited for in turn.
+        However long the rest takes then, because a link is slow, it is not waited for in turn.
         """
         start, end = self.events.start[stream], self.events.end[stream]
-        if len(stream) > 1 and start[1] - end[0] <= QUEUED_NS and hidden > end[0] - start[0]:
-            return 1.0
-        return hidden / max(1, int((end - start).sum()))
+        queued = len(stream) > 1 and start[1] - end[0] <= QUEUED_NS
+        of = int(end[0] - start[0]) if queued else int((end - start).sum())
+        return min(1.0, hidden / max(1, of))
 
     def _run_of_sums(self, rows: Ints, group_key: object) -> Ints:
         """The sums of a group among these rows of a step, if nothing else is communicated from the first to the last.

@@ -4,8 +4,8 @@
     pp        groups that only send and receive; a group with two ranks of one pipeline is nothing else
     ep        groups that exchange all-to-all
     tp, dp    of the rest, groups of equal size and distance are a family: the family of nearest neighbours is tp if it is called
-              at least as often as the farthest one, which is dp; a single family beside a pipeline is tp if it is called before
-              the first message of a step, which leaves with the first activations, else dp
+              at least as often as the farthest one, which is dp; beside a pipeline tp is called before the first message of
+              a step, which leaves with the first activations, and a single family is dp if it is not
 
 Anything else stays "other".
 """
@@ -116,11 +116,13 @@ def _kinds_of_families(
     if not families:
         return {}
     near, far = min(families), max(families)
-    if near[0] < far[0]:
-        often = _calls(families[near], groups) >= _calls(families[far], groups)
-        return {near: "tp", far: "dp"} if often else {}
     early = [groups[group].early for group in families[near]]
     shares = [share for share in early if share is not None]
+    if near[0] < far[0]:
+        if shares and max(shares) < EARLY:
+            return {}
+        often = _calls(families[near], groups) >= _calls(families[far], groups)
+        return {near: "tp", far: "dp"} if often else {}
     if len(families) > 1 or not shares:
         return {}
     return {near: "tp" if max(shares) >= EARLY else "dp"}

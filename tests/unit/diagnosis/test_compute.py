@@ -43,7 +43,9 @@ def test_evidence_is_rounded_and_counts_how_often_the_rank_came_last() -> None:
     times = slower(8, 3, {})
     times[3] = [120.0004, 120.0006, 100]
     [finding] = slow_computing(steady_cluster(times).context())
-    assert [measured.value for measured in finding.evidence] == [120.0, 66.7]  # last in two of three steps
+    # Slow, and the last, in two of three steps.
+    assert [measured.value for measured in finding.evidence] == [120.0, 2, 66.7]
+    assert finding.gain == PredictedGain(pytest.approx(110 + 40 / 3, abs=0.001), pytest.approx(110, abs=0.001))
 
 
 @pytest.mark.parametrize(
@@ -59,28 +61,25 @@ def test_ranks_with_less_than_a_fifth_of_the_worst_excess_are_not_named(
 
 
 @pytest.mark.parametrize(
-    ("ranks", "mine", "confidence"),
+    ("mine", "peer", "confidence"),
     [
-        (8, [103] * 4, 0.78),  # margin 0.03 / 0.025: 1 - 0.5^2.2
-        (8, [120] * 4, 0.99),
-        (8, [106] * 3 + [101], 0.68),  # 0.75 of the steps · (1 - 0.5^3.4); 1 % is below half the threshold
-        (8, [106] * 3 + [101.5], 0.91),
-        (10, [103] * 4, 0.8),  # the slowest of 10 in all steps: chance 20 · 0.1^4, 1 - 100 · 0.002
-        (8, [103] * 9, 0.95),
+        ([120] * 4, [100] * 4, 0.97),  # 8 ranks × 4 steps agree: 33 / 34
+        ([120] * 20, [100] * 20, 0.99),
+        ([120] * 3 + [101], [100] * 4, 0.97),  # slow in three steps, as its peers in the fourth
+        ([106] * 4, [104, 104, 100, 100], 0.91),  # a peer is nearer to it in two steps: 31 / 34
+        ([102] * 9, [100] * 9, 0.94),  # 73 / 74, but one rank of the run is as unlike by nature with a chance of 0.05
     ],
 )
-def test_confidence_grows_with_steps_margin_and_how_unlikely_it_is(
-    ranks: int, mine: list[float], confidence: float
-) -> None:
-    times = slower(ranks, len(mine), {})
-    times[3] = mine
+def test_confidence_grows_with_what_agrees(mine: list[float], peer: list[float], confidence: float) -> None:
+    times = slower(8, len(mine), {})
+    times[2], times[3] = peer, mine
     [finding] = slow_computing(steady_cluster(times).context())
     assert finding.confidence == confidence
 
 
 def test_the_confidence_of_several_ranks_is_that_of_the_least() -> None:
     [finding] = found({2: 120, 3: 105})
-    assert finding.confidence == 0.88  # 1 - 0.5^3; rank 3 is never the slowest
+    assert finding.confidence == 0.97  # 8 ranks × 4 steps
 
 
 # -- whole hosts ------------------------------------------------------------------------------------------------------
@@ -93,7 +92,7 @@ def test_a_slow_host_shows_the_numbers_of_its_median_rank() -> None:
     assert (finding.id, finding.subject) == ("slow-host", Subject(ranks=(4, 5, 6), hosts=("b",)))
     assert str(finding.amount) == "30 %" and finding.evidence[0] == MeasuredValue("self_time", 130.0, 100.0, "ms")
     assert finding.gain == PredictedGain(150, pytest.approx(110)) and finding.min_severity == "low"
-    assert finding.confidence == 0.99
+    assert finding.confidence == 0.97  # 8 ranks × 4 steps
 
 
 @pytest.mark.parametrize(

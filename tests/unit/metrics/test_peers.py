@@ -168,7 +168,20 @@ def test_below_the_floor_a_rank_stands_apart_from_how_its_peers_differ() -> None
 
 
 def test_four_peers_are_too_few_to_stand_apart_by_two_per_cent() -> None:
-    assert steady_ranks(0, 0.2, -0.2, 2).persistent() == []
+    assert steady_ranks(0, 0.4, -0.4, 2).persistent() == []
+
+
+def test_small_groups_learn_from_each_other_how_ranks_differ() -> None:
+    values = np.array([[100 + more] * 10 for more in (0, 0.4, -0.4, 2, 0, 0.3, -0.3, 0.1, 0, 0.2, -0.2, 0.1)])
+    assert excess_over_peers(values, (tuple(range(4)), tuple(range(4, 8)), tuple(range(8, 12)))).persistent() == [3]
+    # Of two peers either may be the exception.
+    assert not excess_over_peers(values[:4], ((0, 1), (2, 3))).apart.any()
+
+
+def test_what_chance_does_as_well_is_doubted() -> None:
+    apart, clear = steady_ranks(-0.2, -0.1, 0, 0, 0.1, 0.2, 0.2, 2), steady_ranks(0, 0, 0, 0, 0, 0, 0, 20)
+    assert apart.doubt([7]) == pytest.approx(0.05, abs=0.001)
+    assert clear.doubt([7]) == 0
 
 
 def test_a_rank_that_is_not_the_slowest_in_most_steps_does_not_stand_apart() -> None:

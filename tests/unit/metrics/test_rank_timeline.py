@@ -196,13 +196,13 @@ def test_sums_of_which_computing_covers_three_tenths_run_on_a_side_stream(overla
 
 @pytest.mark.parametrize(
     ("overlapped", "gap", "aside"),
-    [(10.1, 10 * US, True), (10.0, 0, False), (10.1, 10 * US + NS, False), (16.0, 0, True)],
+    [(9.1, 10 * US, True), (8.9, 0, False), (9.1, 10 * US + NS, False), (16.0, 0, True)],
 )
-def test_computing_that_goes_on_when_the_second_sum_has_queued_runs_beside_all(
+def test_computing_beside_the_first_sum_while_the_second_queues_runs_beside_all(
     overlapped: float, gap: float, aside: bool
 ) -> None:
-    """However long they take: 10.1 of 42 are less than three tenths, and more than the first sum."""
-    found = named_timeline({"a": ("dp", 30, 40), "b": ("dp", 40 + gap, 72)}, overlapped=[[overlapped]])
+    """However long they take: 9.1 of 42 are less than three tenths, and more than three tenths of the first sum."""
+    found = named_timeline({"a": ("dp", 30, 60), "b": ("dp", 60 + gap, 72)}, overlapped=[[overlapped]])
     assert found.column("side_stream", 0) == {"a": aside, "b": aside, "end0": False}
     if aside:
         assert found.column("after", 0) == {"a": None, "b": "a", "end0": "b"}

@@ -147,5 +147,14 @@ def test_one_family_beside_a_pipeline_is_told_by_when_it_is_called() -> None:
     assert kinds_of(early, set()) == {"p": "pp", "a": "tp", "b": "tp"}
 
 
+@pytest.mark.parametrize(("early", "kinds"), [(0.0, {}), (0.1, {"a": "tp", "b": "tp", "c": "dp"})])
+def test_near_groups_that_are_called_after_the_pipeline_only_are_not_tensor_parallel(
+    early: float, kinds: dict[str, str]
+) -> None:
+    """Gradients of neighbours, and a norm over their stages."""
+    near = {"a": use((0, 1), "all_reduce", 2, early), "b": use((2, 3), "all_reduce", 2, early)}
+    assert kinds_of({**near, "c": use((0, 2, 4, 6), "all_reduce", 1, 0.0)}, set()) == kinds
+
+
 def test_a_single_family_without_a_pipeline_stays_unknown() -> None:
     assert kinds_of({"a": use((0, 1), "all_reduce", 4), "b": use((2, 3), "all_reduce", 4)}, set()) == {}

@@ -10,12 +10,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paceline.core.schema import INPUT_WAIT
+from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
-from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, Quantity, RuleFinding, slow_steps
 from paceline.diagnosis.rules.idle import idle_outside_input
 from paceline.metrics.operators import OperatorTime, host_operators_against_peers, kernels_against_peers
 from paceline.metrics.peers import nan_median
@@ -191,11 +193,11 @@ def _rank_finding(context: DiagnosisContext, culprits: list[Culprit]) -> RuleFin
         subject=Subject(
             ranks=context.global_ranks(rank_rows), hosts=context.hosts_of(rank_rows), operators=culprits[0].operators
         ),
-        gain=context.gain(at_peer_speed(context.replay, context.replay.costs, rank_rows, context.excess)),
+        gain=_gain(context, rank_rows),
         confidence=_confidence(context, rank_rows),
         amount=_amount(context, culprits),
         detail=Quantity(frequency.peers_mhz, "MHz", ",.0f") if frequency else None,
-        evidence=(*_operator_evidence(culprits), *_evidence(context, _worst(context, rank_rows))),
+        evidence=(*_operator_evidence(culprits), *_evidence(context, rank_rows, _worst(context, rank_rows))),
         min_severity="low",  # slower than its peers, even if others hide it today
     )
 
@@ -238,30 +240,51 @@ def _host_finding(context: DiagnosisContext, host: str, rank_rows: list[int]) ->
     return RuleFinding(
         id="slow-host",
         subject=Subject(ranks=context.global_ranks(rank_rows), hosts=(host,)),
-        gain=context.gain(at_peer_speed(context.replay, context.replay.costs, rank_rows, context.excess)),
+        gain=_gain(context, rank_rows),
         confidence=_confidence(context, rank_rows),
         amount=Quantity(100 * float(context.excess.per_rank[middle]), "%"),
-        evidence=_evidence(context, middle),
+        evidence=_evidence(context, rank_rows, middle),
         min_severity="low",  # slower than its peers, even if others hide it today
     )
 
 
+def _gain(context: DiagnosisContext, rank_rows: list[int]) -> PredictedGain:
+    """Of the typical step; of the mean step if some steps are free of it, which a median would not count."""
+    fixed = at_peer_speed(context.replay, context.replay.costs, rank_rows, context.excess)
+    return context.gain(fixed) if _slow_steps(context, rank_rows).all() else context.mean_gain(fixed)
+
+
+def _slow_steps(context: DiagnosisContext, rank_rows: list[int]) -> NDArray[np.bool_]:
+    """Steps in which half of these ranks or more are nearer to their own excess than to none, as far as they are known."""
+    relative, usual = context.excess.relative[rank_rows], context.excess.per_rank[rank_rows]
+    slow = np.nan_to_num(relative, nan=np.inf) > usual[:, None] / 2
+    return np.asarray(slow.mean(axis=0) >= 0.5)
+
+
 def _confidence(context: DiagnosisContext, rank_rows: list[int]) -> float:
-    """Share of steps in which all of them exceed half the threshold, times how far they stand out of the noise."""
-    over = context.excess.relative[rank_rows] > context.excess.threshold / 2
-    known = ~np.isnan(context.excess.relative[rank_rows])
-    share = float(over.sum() / max(1, known.sum()))
-    margin = float(np.min(context.excess.per_rank[rank_rows])) / max(context.excess.threshold, 1e-9)
-    # Where single steps prove little, being the slowest in nearly all of them still does.
-    stubborn = 1 - 100 * float(np.max(context.excess.chance[rank_rows]))
-    return round(float(min(0.99, max(share * (1 - 0.5 ** (1 + margin)), min(0.95, stubborn)))), 2)
+    """Over ranks × steps: these are slow in the steps of the finding, their peers are not; less what chance would do."""
+    relative, slow = context.excess.relative, _slow_steps(context, rank_rows)
+    peers = [row for group in context.peer_groups for row in group if set(rank_rows) & set(group)]
+    others = [row for row in peers if row not in context.excess.persistent()]
+    mine = relative[rank_rows]
+    shown = nearer(
+        mine[:, slow],
+        np.concatenate([relative[others].ravel(), mine[:, ~slow].ravel()]),
+        at=float(np.min(context.excess.per_rank[rank_rows])),
+    )
+    return round(shown * (1 - context.excess.doubt(rank_rows)), 2)
 
 
-def _evidence(context: DiagnosisContext, rank_row: int) -> tuple[MeasuredValue, ...]:
-    """Self time of one rank against its peers, and how often it came last."""
+def _evidence(context: DiagnosisContext, rank_rows: list[int], rank_row: int) -> tuple[MeasuredValue, ...]:
+    """Self time of one rank against its peers, in which steps, and how often it came last."""
     own, reference = context.excess.median_value[rank_row] / 1e6, context.excess.median_reference[rank_row] / 1e6
-    self_time = MeasuredValue("self_time", round(float(own), 3), round(float(reference), 3), "ms")
-    last = context.last_share(context.ranks[rank_row].rank)
-    if last is None:
-        return (self_time,)
-    return self_time, MeasuredValue("last_to_arrive", round(100 * last, 1), unit="percent_of_collectives")
+    last, slow = context.last_share(context.ranks[rank_row].rank), _slow_steps(context, rank_rows)
+    return (
+        MeasuredValue("self_time", round(float(own), 3), round(float(reference), 3), "ms"),
+        *(() if slow.all() else (slow_steps(int(slow.sum()), len(slow)),)),
+        *(
+            ()
+            if last is None
+            else (MeasuredValue("last_to_arrive", round(100 * last, 1), unit="percent_of_collectives"),)
+        ),
+    )

@@ -13,7 +13,7 @@ from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext, Floats
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
-from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding, slow_steps
 from paceline.diagnosis.rules.communication import gradient_groups
 from paceline.diagnosis.rules.one_off import one_off_stall, one_off_transfers
 from paceline.metrics.comm_events import PEER_TO_PEER
@@ -33,6 +33,8 @@ FEWEST_SLOW_STEPS = 2
 """A rank is slow from time to time if it was in so many steps; once is a stall."""
 SAME_WORK = 0.5
 """Correlation of the ranks of one replica above which they got more work, and were not disturbed one by one."""
+SAME_DATA = 0.9
+"""… and above which nothing but the same data explains it: what disturbs a host holds up each of its ranks by its own amount."""
 
 
 @rule(priority=110)
@@ -55,8 +57,9 @@ def _stalls(context: DiagnosisContext) -> list[RuleFinding]:
         peak &= ~_longer_everywhere(context, over)
     peak[context.excess.persistent()] = False
     steps_of = {int(row): np.flatnonzero(peak[row]).tolist() for row in np.flatnonzero(peak.any(axis=1))}
-    # What happens to many ranks in many steps is not the stall of one of them.
-    many_ranks, many_steps = len(steps_of) > max(1, len(peak) // 8), int(peak.any(axis=0).sum()) > peak.shape[1] // 3
+    # What happens to many ranks in many steps is not the stall of one of them; one in each step, they are no more than the steps.
+    many_ranks = len(steps_of) > max(1, min(len(peak) // 8, peak.shape[1] // 2))
+    many_steps = int(peak.any(axis=0).sum()) > peak.shape[1] // 3
     if len(steps_of) > max(2, len(peak) // 4) or (many_ranks and many_steps):
         return []
     rows_by_steps: dict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -68,15 +71,15 @@ def _stalls(context: DiagnosisContext) -> list[RuleFinding]:
         if (finding := _stall(context, tuple(rank_rows), list(steps)))
     ]
     slow = same_work & _both_parts_longer(context, over)
-    late, threshold = _late_input(context), max(STALL, 10 * noise)
+    late = _late_input(context)
 
     def with_cause(stall: RuleFinding, rank_rows: list[int], columns: list[int]) -> RuleFinding:
         if len(columns) < FEWEST_SLOW_STEPS:
             return stall
         if late[rank_rows][:, columns].all():
-            return _with_late_input(stall)
+            return _with_late_input(context, stall)
         if slow[rank_rows][:, columns].all():
-            return _slow_in_steps(context, stall, over[rank_rows][:, columns], threshold)
+            return _slow_in_steps(context, stall, over, rank_rows)
         return stall
 
     return [with_cause(*stall) for stall in found]
@@ -91,23 +94,30 @@ def _late_input(context: DiagnosisContext) -> NDArray[np.bool_]:
         return np.asarray((more > 0) & (wait - _undisturbed_self_time(wait)[:, None] >= INPUT_PART * more))
 
 
-def _with_late_input(stall: RuleFinding) -> RuleFinding:
+def _with_late_input(context: DiagnosisContext, stall: RuleFinding) -> RuleFinding:
     """Input that comes late in some steps, with the share of the mean step that it costs."""
-    return replace(stall, id="input-bound", amount=Quantity(stall.gain.percent, "%"))
+    shown = slow_steps(len(stall.subject.steps), len(context.timeline.steps))
+    return replace(stall, id="input-bound", amount=Quantity(stall.gain.percent, "%"), evidence=(*stall.evidence, shown))
 
 
-def _slow_in_steps(context: DiagnosisContext, stall: RuleFinding, over: Floats, threshold: float) -> RuleFinding:
+def _slow_in_steps(context: DiagnosisContext, stall: RuleFinding, over: Floats, rank_rows: list[int]) -> RuleFinding:
     """Not a pause: in these steps all computing took longer, for kernels of the same shapes as on the peers."""
     columns = [context.timeline.steps.tolist().index(step) for step in stall.subject.steps]
-    rank_row = [info.rank for info in context.ranks].index(stall.subject.ranks[0])
-    slower = float(np.mean(over))
-    mine = float(np.mean(context.self_time[rank_row, columns])) / 1e6
+    mine = float(np.mean(context.self_time[rank_rows[0], columns])) / 1e6
+    more, others = over[rank_rows][:, columns], np.delete(over, rank_rows, axis=0)
+    slower = float(np.mean(more))
     return replace(
         stall,
         id="slow-rank",
-        confidence=round(min(0.99, 1 - 0.5 ** (1 + float(np.min(over)) / threshold)), 2),
+        confidence=nearer(
+            more, np.concatenate([others.ravel(), np.delete(over[rank_rows], columns, axis=1).ravel()]), at=slower
+        ),
         amount=Quantity(100 * slower, "%"),
-        evidence=(MeasuredValue("self_time", round(mine, 3), round(mine / (1 + slower), 3), "ms"), *stall.evidence),
+        evidence=(
+            MeasuredValue("self_time", round(mine, 3), round(mine / (1 + slower), 3), "ms"),
+            slow_steps(len(columns), over.shape[1]),
+            *stall.evidence,
+        ),
     )
 
 
@@ -162,10 +172,10 @@ def _varying_self_time(context: DiagnosisContext) -> list[RuleFinding]:
     if np.isnan(over_mean).all():
         return []
     slowest = np.max(np.nan_to_num(over_mean, nan=-1.0), axis=0)
-    spread = float(np.median(slowest))
-    if spread < SPREAD:
+    # Longer data may come in few steps, and costs what it costs; what comes by chance is judged by the typical step.
+    more_work = float(np.mean(slowest)) >= SPREAD and _has_replicas_of_more_work(context, over_mean)
+    if not more_work and float(np.median(slowest)) < SPREAD:
         return _varying_step_begin(context)
-    more_work = _replica_correlation(context, over_mean) > SAME_WORK and _may_have_more_work(context)
     if not more_work and context.excess.persistent():
         return []  # a persistently slow rank may vary too: one finding is enough
     fixed = (
@@ -203,11 +213,11 @@ def _varying_step_begin(context: DiagnosisContext) -> list[RuleFinding]:
 
 def _variation(context: DiagnosisContext, fixed: Costs, slowest: Floats, overloaded: Subject | None) -> RuleFinding:
     """These ranks got more work, or the time varies by chance; `slowest`: by how much one rank exceeds the mean, per step."""
-    spread = float(np.median(slowest))
+    spread = float(np.mean(slowest) if overloaded else np.median(slowest))
     return RuleFinding(
         id="load-imbalance" if overloaded else "jitter",
         subject=overloaded or Subject(),
-        gain=context.gain(fixed),
+        gain=context.mean_gain(fixed) if overloaded else context.gain(fixed),
         confidence=nearer(slowest, [], at=spread),
         amount=Quantity(100 * spread, "%"),
         evidence=(MeasuredValue("slowest_over_mean", round(100 * spread, 1), unit="%"),),
@@ -251,14 +261,33 @@ def _over_peer_mean(context: DiagnosisContext, values: Floats) -> Floats:
     return result
 
 
-def _replica_correlation(context: DiagnosisContext, over_mean: Floats) -> float:
-    """Mean correlation over steps between ranks of one replica: those that share more than the sum of gradients.
+def _has_replicas_of_more_work(context: DiagnosisContext, over_mean: Floats) -> bool:
+    """Whether ranks of one replica take longer in the same steps: their data is longer.
 
-    Where every replica is one rank, between two parts of its step: more work makes all of it longer, jitter does not.
+    Shapes do not always show it: masked and packed sequences have those of others. So ranks that run the same got more work
+    too, if they take longer on several hosts or stages of a replica, or exactly as much longer.
     """
     pairs = _replica_pairs(context)
     if not pairs:
-        return _part_correlation(context)
+        return _part_correlation(context) > SAME_WORK and _may_have_more_work(context)
+    together = _replica_correlation(context, over_mean, pairs)
+    if together <= SAME_WORK or together > SAME_DATA or _may_have_more_work(context):
+        return together > SAME_WORK
+    apart = [pair for pair in pairs if _are_apart(context, *pair)]
+    return _replica_correlation(context, over_mean, apart) > SAME_WORK
+
+
+def _are_apart(context: DiagnosisContext, a: int, b: int) -> bool:
+    """On hosts or stages that are known to differ."""
+    of = {info.rank: info for info in context.ranks}
+    if a not in of or b not in of:
+        return False
+    hosts, stages = {of[a].host, of[b].host}, {of[a].stage, of[b].stage}
+    return (len(hosts) > 1 and None not in hosts) or (len(stages) > 1 and -1 not in stages)
+
+
+def _replica_correlation(context: DiagnosisContext, over_mean: Floats, pairs: list[tuple[int, int]]) -> float:
+    """Mean correlation over steps between ranks of one replica: those that share more than the sum of gradients."""
     row_of = {info.rank: row for row, info in enumerate(context.ranks)}
     values = []
     for a, b in pairs:
@@ -294,7 +323,10 @@ def _point_to_point_pairs(context: DiagnosisContext) -> list[tuple[int, int]]:
 
 
 def _part_correlation(context: DiagnosisContext) -> float:
-    """Correlation, over ranks and steps, of what two parts of a step need more than the peers' mean."""
+    """Correlation, over ranks and steps, of what two parts of a step need more than the peers' mean.
+
+    Where every replica is one rank: more work makes all of its step longer, jitter does not.
+    """
     first, second = _step_parts(context)
     parts = [_over_peer_mean(context, part).ravel() for part in (first, second)]
     known = ~np.isnan(parts[0]) & ~np.isnan(parts[1])
