@@ -291,7 +291,7 @@ def _frequent_pairs(votes: Counter[tuple[int, int]], ranks: list[int]) -> set[tu
 
     def distance(pair: tuple[int, int]) -> int:
         straight = abs(place[pair[0]] - place[pair[1]])
-        return min(straight, len(ranks) - straight)
+        return 1 if straight == len(ranks) - 1 else straight
 
     for pair, count in both.items():
         most |= {rank: max(count, most.get(rank, 0)) for rank in pair}

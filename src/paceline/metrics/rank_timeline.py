@@ -323,7 +323,8 @@ class _TimelineBuilder:
         """Events that started the moment the one before them in their stream, itself on a side stream, had ended."""
         last_of_stream: dict[object, int] = {}
         for row in rows[self.communicates[rows]].tolist():
-            stream = self.events.group_key[row], self._message_stream[row]
+            own = self._message_stream[row] if int(self.events.rank[row]) in self.tracks else None
+            stream = self.events.group_key[row], own
             previous = last_of_stream.get(stream, -1)
             if previous >= 0 and self.side_stream[previous]:
                 gap = int(self.events.start[row] - self.events.end[previous])
@@ -375,7 +376,7 @@ class _TimelineBuilder:
                 continue
             if not is_join[place] and pending and (ended := [other for other in pending if end[other] <= begun]):
                 last = max(ended, key=lambda other: end[other])
-                behind = 0 if free > end[last] + INSIDE_NS else max(0, start[place] - end[last])
+                behind = 0 if rank in self.tracks and free > end[last] + INSIDE_NS else max(0, start[place] - end[last])
                 self.after[first + place], self.lag[first + place] = first + last, behind
                 pending = [other for other in pending if end[other] > begun]
             waiting.append((end[place], first + place))
