@@ -77,7 +77,7 @@ DETAILED = frozenset({"frequency-drop", "memory-pressure", "memory-imbalance", "
 """Faults that show in the heavy files of the rank itself."""
 ACCEPTED = {"frequency-drop": {"slow-rank"}, "slow-operator": {"slow-rank"}}
 NAMES_NOBODY = ("load-imbalance", "jitter", "comm-exposed", "pipeline-bubble", "small-packets", "bandwidth-contention")
-WITHOUT_PRICE = ("one-off-stall", "memory-imbalance", "data-incomplete", "pipeline-bubble")
+WITHOUT_PRICE = ("one-off-stall", "periodic-stall", "memory-imbalance", "data-incomplete", "pipeline-bubble")
 """Their gain is not that of the step without the fault: of one step only, none at all, or of another schedule."""
 
 

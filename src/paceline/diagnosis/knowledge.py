@@ -46,6 +46,7 @@ IDS: tuple[str, ...] = (
     "memory-pressure",
     "memory-imbalance",
     "one-off-stall",
+    "periodic-stall",
     "jitter",
     "data-incomplete",
 )

@@ -37,13 +37,15 @@ _CALLS_OF = {"amd": "^(hip|hsa_)[A-Z_]", "nvidia": "^cu(da)?[A-Z]", "intel": "^(
 """Calls of the device's runtime."""
 _KERNELS_OF = {
     "amd": "name LIKE 'Cijk\\_%' ESCAPE '\\'",
-    "nvidia": "regexp_matches(name, '(^|_)sm[0-9]{2}_|^ampere_|cutlass')",
+    "nvidia": "regexp_matches(name, '(^|_)sm[0-9]{2}_|^(maxwell|volta|turing|ampere)_|cutlass|cudnn')",
 }
-"""Matrix products of rocBLAS and hipBLASLt; of cuBLAS and CUTLASS."""
+"""Matrix products of rocBLAS and hipBLASLt; of cuBLAS, CUTLASS and cuDNN."""
+_CALLS_OF = {"amd": "hip", "nvidia": "cuda"}
+"""How names of the runtime's calls begin."""
 
 
 def platform(run: Run) -> frozenset[str]:
-    """Device and framework, as far as formats, paths and kernels tell them."""
+    """Device and framework, as far as formats, paths, kernels and calls tell them."""
     return frozenset(tag for tag in (_device(run), _framework(run)) if tag)
 
 
@@ -86,6 +88,10 @@ def _device_by_work(run: Run) -> str | None:
             return device
     for device, condition in _KERNELS_OF.items():
         if run.sql(f"SELECT 1 FROM kernels WHERE {condition} LIMIT 1").fetchall():
+            return device
+    run.load(["host_calls"])
+    for device, prefix in _CALLS_OF.items():
+        if run.sql(f"SELECT 1 FROM host_calls WHERE starts_with(name, '{prefix}') LIMIT 1").fetchall():
             return device
     return None
 

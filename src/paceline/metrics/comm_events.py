@@ -115,6 +115,30 @@ class CommEvents:
         shortest[self.instance[self.buffered.received]] = self.buffered.latency
         return shortest
 
+    def with_moments(self, rows: Ints, moments: Ints, op: str) -> tuple[CommEvents, Ints]:
+        """With one more row for each of these, on its rank and in its step, that takes no time.
+
+        Also the order in which the old rows, then the new ones, are put.
+        """
+        count = len(rows)
+        start = np.concatenate([self.start, moments])
+        rank = np.concatenate([self.rank, self.rank[rows]])
+        order = np.lexsort((np.arange(len(start)), start, rank))
+        instance = np.concatenate([self.instance, self.instances + np.arange(count)])[order]
+        joined = CommEvents(
+            ranks=self.ranks,
+            rank=rank[order],
+            step=np.concatenate([self.step, self.step[rows]])[order],
+            group_key=np.concatenate([self.group_key, np.full(count, None, dtype=object)])[order],
+            op=np.concatenate([self.op, np.full(count, op, dtype=object)])[order],
+            start=start[order],
+            end=np.concatenate([self.end, moments])[order],
+            bytes=np.concatenate([self.bytes, np.full(count, -1)])[order],
+            instance=np.unique(instance, return_inverse=True)[1].astype(np.int64),
+            buffered_sends=self.buffered_sends,
+        )
+        return joined, order
+
 
 def outside_steps(run: RunTables) -> int:
     """Number of the step of collectives that belong to none: no step's, or, where no step was recorded, that of all."""
@@ -251,7 +275,7 @@ class _InstanceMatcher:
         windows = zip(ordered.tolist(), first.tolist(), last.tolist(), strict=True)
         around = {row: self._other_sides(row, ordered[low:high], combined) for row, low, high in windows}
         votes = Counter((int(self.rank[row]), int(self.rank[near[0]])) for row, near in around.items() if near)
-        frequent = _frequent_pairs(votes)
+        frequent = _frequent_pairs(votes, np.unique(self.rank[rows]).tolist())
         nearest = {}
         for row, near in around.items():
             fitting = (other for other in near if (int(self.rank[row]), int(self.rank[other])) in frequent)
@@ -266,20 +290,27 @@ class _InstanceMatcher:
         return possible[np.argsort(np.abs(self.end[possible] - self.end[row]), kind="stable")].tolist()  # type: ignore[no-any-return]
 
 
-def _frequent_pairs(votes: Counter[tuple[int, int]]) -> set[tuple[int, int]]:
+def _frequent_pairs(votes: Counter[tuple[int, int]], ranks: list[int]) -> set[tuple[int, int]]:
     """Which ranks are partners, from whose ends were nearest how often.
 
-    A rank has few partners and keeps them, and everywhere in the cluster partners are as many ranks apart.
+    A rank has few partners and keeps them, and everywhere in the group partners are as many places apart; the last may
+    send to the first.
     """
+    place = {rank: number for number, rank in enumerate(ranks)}
     both = {pair: count + votes[pair[::-1]] for pair, count in votes.items()}
     most: dict[int, int] = {}
     apart: Counter[int] = Counter()
+
+    def distance(pair: tuple[int, int]) -> int:
+        straight = abs(place[pair[0]] - place[pair[1]])
+        return 1 if straight == len(ranks) - 1 else straight
+
     for pair, count in both.items():
         most |= {rank: max(count, most.get(rank, 0)) for rank in pair}
-        apart[abs(pair[0] - pair[1])] += count
+        apart[distance(pair)] += count
     return {
         pair
         for pair, count in both.items()
         if count >= MIN_PAIR_SHARE * max(most[rank] for rank in pair)
-        and apart[abs(pair[0] - pair[1])] >= DISTANCE * max(apart.values())
+        and apart[distance(pair)] >= DISTANCE * max(apart.values())
     }

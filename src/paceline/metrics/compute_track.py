@@ -33,6 +33,10 @@ class ComputeTrack:
     """Begin and end of each busy interval, one after the other."""
     busy: Ints
     """Computing done at each edge."""
+    starts: Ints
+    """Of every kernel, ascending."""
+    reached_by: Ints
+    """When each kernel and all that began before it had ended."""
 
     def covered(self, begin: Ints, end: Ints) -> Ints:
         """Computing time in each interval."""
@@ -76,4 +80,4 @@ def compute_track(start: Ints, end: Ints) -> ComputeTrack:
     edges = np.stack([begins, finished], axis=1).ravel()
     done = np.cumsum(finished - begins)
     busy = np.stack([np.concatenate([[0], done[:-1]]), done], axis=1).ravel()
-    return ComputeTrack(np.sort(end), edges, busy)
+    return ComputeTrack(np.sort(end), edges, busy, start, reached)

@@ -31,7 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.metrics.assumed_joins import assumed_joins
-from paceline.metrics.comm_events import Bools, CommEvents, Ints, read_events
+from paceline.metrics.awaited import SOON_NS, Awaited, awaited_events
+from paceline.metrics.comm_events import PEER_TO_PEER, Bools, CommEvents, Ints, read_events
 from paceline.metrics.compute_track import ComputeTrack, compute_tracks
 from paceline.metrics.program_places import least_at, place_codes
 from paceline.metrics.side_streams import SideStreams
@@ -43,6 +44,8 @@ INSIDE_NS = 2_000
 SUMS = frozenset({"all_reduce", "reduce_scatter"})
 ALONE_HIDDEN = 0.3
 """Share of the communication of the only group in a step that computing covers, from which it runs on a side stream."""
+JOIN = "join"
+"""The `op` of rows that stand for computing that goes on after an event on a side stream."""
 QUEUED_NS = 10_000
 """An event that starts within this after the one before it in its group had been waiting for it."""
 
@@ -107,7 +110,7 @@ def read_timeline(run: RunTables, steps: tuple[int, ...] | None = None) -> Timel
     joined = bounds.with_ends(events if joins is None else joins)
     tracks = compute_tracks(run, bounds.ranks)
     fitting = {row: track for row, track in tracks.items() if row not in bounds.without_clock}
-    return _TimelineBuilder(joined, bounds, fitting).timeline()
+    return _TimelineBuilder(joined, bounds, fitting).with_joins().timeline()
 
 
 class _TimelineBuilder:
@@ -119,6 +122,9 @@ class _TimelineBuilder:
         self.events, self.bounds, self.tracks = events, bounds, tracks
         count = len(events.rank)
         self.is_end = events.op == "step_end"
+        self.is_join = events.op == JOIN
+        self.communicates = ~self.is_end & ~self.is_join
+        self.ready = events.start.copy()
         self.step = np.searchsorted(bounds.steps, events.step)
         self.side_stream = np.zeros(count, dtype=np.bool_)
         self.overlap = np.zeros(count, dtype=np.int64)
@@ -129,8 +135,10 @@ class _TimelineBuilder:
         self.covered = np.zeros(count, dtype=np.int64)
         self.begin = np.zeros(len(bounds.ranks), dtype=np.int64)
         self.self_time_until = np.zeros(count)
+        self.awaited: frozenset[int] = frozenset()
 
-    def timeline(self) -> Timeline:
+    def with_joins(self) -> _TimelineBuilder:
+        """Side streams marked, and a row of its own wherever computing waits for one of them (awaited.py)."""
         for rank, rows in self._by_rank():
             self._mark_side_streams(rows)
             if rank in self.tracks:
@@ -139,6 +147,27 @@ class _TimelineBuilder:
         for _, rows in self._by_rank():
             self._mark_queued(rows)
         self._spread_queues()
+        aside = np.flatnonzero(self.side_stream & self.communicates)
+        found = awaited_events(self.events, aside, self._place_codes, self.step, self.bounds.start, self.tracks)
+        return self._joined(found) if len(found.row) else self
+
+    def _joined(self, found: Awaited) -> _TimelineBuilder:
+        """The same with one row more for each event that computing waits for."""
+        old, count = self.events, len(self.events.rank)
+        events, order = old.with_moments(found.row, found.start, JOIN)
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        result = _TimelineBuilder(events, self.bounds, self.tracks)
+        kept, added = place[:count], place[count:]
+        result.side_stream[kept], result.covered[kept] = self.side_stream, self.covered
+        result.after[kept] = np.where(self.after >= 0, place[self.after], -1)
+        result.lag[kept] = self.lag
+        result.after[added], result.lag[added] = place[found.row], found.lag
+        result.ready[added] = found.ready
+        result.awaited = frozenset(place[found.row].tolist())
+        return result
+
+    def timeline(self) -> Timeline:
         streams = self._lone_streams()
         for rank, rows in self._by_rank():
             self._share_overlap(rank, rows, streams)
@@ -186,7 +215,7 @@ class _TimelineBuilder:
     def _mark_side_streams(self, rows: Ints) -> None:
         """Another event of this rank starts well inside."""
         start, end = self.events.start[rows], self.events.end[rows]
-        communicates = ~self.is_end[rows]
+        communicates = self.communicates[rows]
         starts = np.append(np.sort(start[communicates]), np.iinfo(np.int64).max)
         next_start = starts[np.searchsorted(starts, start + INSIDE_NS, side="right")]
         self.side_stream[rows] = communicates & (next_start < end - INSIDE_NS)
@@ -195,6 +224,7 @@ class _TimelineBuilder:
         shown = SideStreams(self.events, self.is_end, self._place_codes, self.step)
         recorded = np.isin(self.events.rank, list(self.tracks))
         shown.settle(self.side_stream, self.covered, recorded)
+        shown.settle_messages(self.side_stream, self.covered, recorded)
 
     def _spread_queues(self) -> None:
         shown = SideStreams(self.events, self.is_end, self._place_codes, self.step)
@@ -293,22 +323,43 @@ class _TimelineBuilder:
         return int(left) if left > 0.1 * float((end - start).sum()) else 0
 
     def _mark_queued(self, rows: Ints) -> None:
-        """Events that started the moment the one before them in their group, itself on a side stream, had ended."""
-        last_of_group: dict[object, int] = {}
-        for row in rows[~self.is_end[rows]].tolist():
-            group_key = self.events.group_key[row]
-            previous = last_of_group.get(group_key, -1)
+        """Events that started the moment the one before them in their stream, itself on a side stream, had ended."""
+        last_of_stream: dict[object, int] = {}
+        for row in rows[self.communicates[rows]].tolist():
+            own = self._message_stream[row] if int(self.events.rank[row]) in self.tracks else None
+            stream = self.events.group_key[row], own
+            previous = last_of_stream.get(stream, -1)
             if previous >= 0 and self.side_stream[previous]:
                 gap = int(self.events.start[row] - self.events.end[previous])
-                if -INSIDE_NS <= gap <= QUEUED_NS:
+                if -INSIDE_NS <= gap <= QUEUED_NS or self._idle_between(previous, row):
                     self.side_stream[row] = True
                     self.after[row], self.lag[row] = previous, max(0, gap)
-            last_of_group[group_key] = row
+            last_of_stream[stream] = row
+
+    def _idle_between(self, before: int, row: int) -> bool:
+        """The rank launched the next event when it had waited for the one before: soon, and with nothing computed meanwhile."""
+        track = self.tracks.get(int(self.events.rank[row]))
+        end, start = self.events.end[[before]], self.events.start[[row]]
+        soon = track is not None and 0 <= start[0] - end[0] <= SOON_NS
+        return track is not None and soon and int(track.covered(end, start)[0]) == 0
+
+    @cached_property
+    def _message_stream(self) -> list[tuple[str, int]]:
+        """Of messages: the direction and the partner (-1 = unknown), which have a stream of their own; of others nothing."""
+        events = self.events
+        both = np.bincount(events.instance, events.rank, minlength=events.instances).astype(np.int64)
+        partner = np.where(events.members[events.instance] == 2, both[events.instance] - events.rank, -1)
+        messages = np.isin(events.op.astype(str), PEER_TO_PEER)
+        return [
+            (str(op), other) if message else ("", -1)
+            for op, other, message in zip(events.op.tolist(), partner.tolist(), messages.tolist(), strict=True)
+        ]
 
     def _chain(self, rank: int, rows: Ints) -> None:
         first = int(rows[0])  # lists, because reading single numbers out of arrays is slow
         start, end = self.events.start[rows].tolist(), self.events.end[rows].tolist()
-        side_stream = self.side_stream[rows].tolist()
+        side_stream, ready = self.side_stream[rows].tolist(), self.ready[rows].tolist()
+        is_join = self.is_join[rows].tolist()
         anchors, works = [-1] * len(rows), [0] * len(rows)
         free, anchor = int(self.begin[rank]), -1
         waiting: list[tuple[int, int]] = []  # critical-stream events that have begun: (end, row)
@@ -321,14 +372,15 @@ class _TimelineBuilder:
                     if free <= freed:
                         free, anchor = freed, earlier
                 waiting = [entry for entry in waiting if entry[0] > begun]
-            anchors[place], works[place] = anchor, max(0, start[place] - free)
+            anchors[place], works[place] = anchor, max(0, min(start[place], ready[place]) - free)
             if side_stream[place]:
-                if first + place in joins:
+                if first + place in joins and first + place not in self.awaited:
                     pending.append(place)
                 continue
-            if pending and (ended := [other for other in pending if end[other] <= begun]):
+            if not is_join[place] and pending and (ended := [other for other in pending if end[other] <= begun]):
                 last = max(ended, key=lambda other: end[other])
-                self.after[first + place], self.lag[first + place] = first + last, max(0, start[place] - end[last])
+                behind = 0 if rank in self.tracks and free > end[last] + INSIDE_NS else max(0, start[place] - end[last])
+                self.after[first + place], self.lag[first + place] = first + last, behind
                 pending = [other for other in pending if end[other] > begun]
             waiting.append((end[place], first + place))
         self.anchor[rows], self.work[rows] = anchors, works
@@ -351,7 +403,7 @@ class _TimelineBuilder:
         rows_of = self._rows_of(codes)
         known = self._issue_by_progress(codes)
         hidden: list[int] = []
-        for row in np.flatnonzero((self.after >= 0) & ~known).tolist():
+        for row in np.flatnonzero((self.after >= 0) & ~known & ~self.is_join).tolist():
             before = int(self.after[row])
             rank, step = int(self.events.rank[row]), int(self.step[row])
             anchors = issued.get(int(codes[row]), {})
@@ -515,7 +567,7 @@ class _TimelineBuilder:
 
         What the chain exceeds it by is waiting that every rank had; it is taken from where the critical stream waited.
         """
-        joins = np.flatnonzero((self.after >= 0) & ~self.side_stream)
+        joins = np.flatnonzero((self.after >= 0) & ~self.side_stream & ~self.is_join)
         spare: dict[tuple[int, int], int] = {}
         for row in joins.tolist():
             place = (int(self.events.rank[row]), int(self.step[row]))

@@ -6,8 +6,8 @@ last shows neither, for it hardly waits; the others wait without hiding anything
     aside(p)  = share of the executions at p during which something else started, or that were queued behind such ones
     beside(p) = median over steps of the largest share, over the ranks, of an execution's time beside which it computes
 
-A place is on a side stream if aside(p) ≥ ASIDE and computing covers at least BARELY, or if beside(p) ≥ HIDDEN. Messages of
-a pipeline are left as they are: they overlap by turns.
+A place is on a side stream if aside(p) ≥ ASIDE and computing covers at least BARELY, or if beside(p) ≥ HIDDEN. Messages
+start inside each other by turns, which shows nothing: only computing beside them counts.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ class SideStreams:
         known = np.isin(place, self.place[rows[recorded[rows]]])
         aside = share_at(place, side_stream[rows]) >= ASIDE
         side_stream[rows] = aside & (~known | (beside >= BARELY)) | (beside >= HIDDEN)
+
+    def settle_messages(self, side_stream: Bools, covered: Ints, recorded: Bools) -> None:
+        """Messages beside which their ranks compute: a send that nobody waits for, a receive that was posted early."""
+        rows = np.flatnonzero(recorded & ~self.is_end & np.isin(self.events.op.astype(str), PEER_TO_PEER))
+        if len(rows):
+            side_stream[rows] = self._most_beside(covered, rows)[self.place[rows]] >= HIDDEN
 
     def spread(self, side_stream: Bools) -> None:
         """Where some ranks queue behind an event on a side stream, all are on that stream."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -150,14 +150,67 @@ def _kinds(replay: Replay) -> NDArray[np.int64]:
 
 
 def balance_stages(replay: Replay, costs: Costs, groups: Iterable[tuple[int, ...]]) -> Costs:
-    """Every group of ranks (stages) with the same self time: the mean of the stages, step by step."""
-    self_time = replay.timeline.self_time()
+    """Every group of ranks (stages) with the same self time: the mean of the stages, step by step.
+
+    Where computing was recorded by name, each of its kinds is dealt evenly: a layer that moves takes its forward and its
+    backward along, and a stage with an even sum but long forwards still holds up the others.
+    """
     stages = [list(group) for group in groups]
+    named = computing_by_name(replay, costs, stages)
+    if named.any():
+        return scale_computing(replay, costs, stages, _ratios(named.mean(axis=0)[None], named))
+    self_time = replay.timeline.self_time()
     means = np.array([nan_median(self_time[stage].T) for stage in stages])
     factors = np.ones(self_time.shape)
     for stage, mean in zip(stages, means, strict=True):
         factors[stage] = means.mean(axis=0) / mean
     return scale_self_time(replay, costs, factors)
+
+
+def lighten_stages(replay: Replay, costs: Costs, groups: Sequence[tuple[int, ...]], heavy: Iterable[int]) -> Costs:
+    """The heavy ones of these stages compute as long as the median of the others, name by name; as it is without names."""
+    stages, chosen = [list(group) for group in groups], sorted(heavy)
+    named = computing_by_name(replay, costs, stages)
+    others = [place for place in range(len(stages)) if place not in chosen]
+    factors = np.ones(named.shape)
+    factors[chosen] = _ratios(np.median(named[others], axis=0)[None], named[chosen])
+    return scale_computing(replay, costs, stages, factors)
+
+
+def computing_by_name(replay: Replay, costs: Costs, stages: Sequence[Sequence[int]]) -> Floats:
+    """ns that the median rank of each stage computes under each name; stages × steps × names that all stages have."""
+    line = replay.timeline
+    computing, name, names = _named_computing(replay)
+    times = np.zeros((len(line.known), len(line.steps), names))
+    np.add.at(times, (line.events.rank[computing], line.step[computing], name), costs.overlap[computing])
+    of_stages = np.array([np.median(times[list(stage)], axis=0) for stage in stages])
+    everywhere: Floats = of_stages * (of_stages > 0).all(axis=(0, 1))
+    return everywhere
+
+
+def scale_computing(replay: Replay, costs: Costs, stages: Sequence[Sequence[int]], factors: Floats) -> Costs:
+    """Multiply computing by stage, step and name, as `computing_by_name` orders them."""
+    line, overlap = replay.timeline, costs.overlap.copy()
+    computing, name, names = _named_computing(replay)
+    of_ranks = np.ones((len(line.known), len(line.steps), names))
+    for stage, factor in zip(stages, factors, strict=True):
+        of_ranks[list(stage)] = factor
+    overlap[computing] *= of_ranks[line.events.rank[computing], line.step[computing], name]
+    return replace(costs, overlap=overlap)
+
+
+def _named_computing(replay: Replay) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Rows of computing, the number of the name of each, and how many names there are."""
+    events = replay.timeline.events
+    computing = np.flatnonzero(events.group_key == COMPUTING)
+    names, name = np.unique(events.op[computing].astype(str), return_inverse=True)
+    return computing, name.astype(np.int64), len(names)
+
+
+def _ratios(wanted: Floats, now: Floats) -> Floats:
+    """wanted / now, 1 where there is nothing now."""
+    result: Floats = np.divide(wanted, now, out=np.ones(now.shape), where=now > 0)
+    return result
 
 
 def reduce_self_time(replay: Replay, costs: Costs, less: Floats) -> Costs:

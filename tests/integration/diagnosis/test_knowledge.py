@@ -55,6 +55,7 @@ GIVEN = {
     "memory-pressure": {"who", "amount"},
     "memory-imbalance": {"who", "amount"},
     "one-off-stall": {"who", "amount", "steps"},
+    "periodic-stall": {"who", "amount", "steps", "detail"},
     "jitter": {"who", "amount"},
     "data-incomplete": {"who", "detail"},
 }
@@ -77,7 +78,7 @@ advice = ["重新煮一杯。"]
 
 
 def test_every_stable_id_has_its_entry_and_its_page() -> None:
-    assert len(IDS) == 24 == len(set(IDS))
+    assert len(IDS) == 25 == len(set(IDS))
     assert [entry.id for entry in ENTRIES] == list(IDS) == list(GIVEN)
     on_disk = {path.stem for path in (ROOT / "src/paceline/diagnosis/knowledge").glob("*.toml")}
     assert on_disk == set(IDS)

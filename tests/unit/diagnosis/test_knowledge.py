@@ -93,7 +93,7 @@ def test_ids_that_do_not_exist() -> None:
 
 
 def test_all_entries_come_in_the_order_of_their_ids() -> None:
-    assert [entry.id for entry in all_entries()] == list(IDS) and len(IDS) == 24
+    assert [entry.id for entry in all_entries()] == list(IDS) and len(IDS) == 25
 
 
 def test_files_are_read_up_to_256_kb(tmp_path: Path) -> None:

@@ -154,3 +154,28 @@ def test_collectives_are_compared_with_the_same_ones_of_other_steps() -> None:
         cluster.end_step()
     [finding] = one_off_transfers(cluster.context())
     assert finding.subject.steps == (3,) and finding.amount and finding.amount.value == pytest.approx(40)
+
+
+@pytest.mark.parametrize(
+    ("long", "id"),
+    [
+        ((3, 6, 9), "periodic-stall"),
+        ((2, 5, 8), "periodic-stall"),
+        ((3, 6), "one-off-stall"),  # the ninth is missing
+        ((4, 8), "periodic-stall"),
+        ((1, 2, 3), "one-off-stall"),
+        ((4,), "one-off-stall"),
+    ],
+)
+def test_pauses_at_a_regular_distance_return(long: tuple[int, ...], id: str) -> None:
+    times = [90 if step + 1 not in long else 150 for step in range(9)]
+    context = steady_cluster([times] * 2).context()
+    finding = one_off_stall(context, [0], [step - 1 for step in long], 60 * len(long), min_severity="low")
+    assert finding.id == id
+    assert str(finding.detail) == (str(long[1] - long[0]) if id == "periodic-stall" else "None")
+
+
+def test_two_pauses_of_different_length_are_two_events() -> None:
+    times = [90, 90, 90, 150, 90, 90, 90, 110, 90]
+    context = steady_cluster([times] * 2).context()
+    assert one_off_stall(context, [0], [3, 7], 80, min_severity="low").id == "one-off-stall"

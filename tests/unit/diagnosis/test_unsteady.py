@@ -225,7 +225,7 @@ def test_a_rank_whose_computing_takes_longer_in_some_steps_is_slow_in_these(
 
 @pytest.mark.parametrize(
     ("wait", "late", "id"),
-    [(30, (2, 5), "input-bound"), (29.9, (2, 5), "one-off-stall"), (50, (2,), "one-off-stall")],
+    [(30, (2, 5), "input-bound"), (29.9, (2, 5), "periodic-stall"), (50, (2,), "one-off-stall")],
 )
 def test_input_that_is_late_in_some_steps(wait: float, late: tuple[int, ...], id: str) -> None:
     """Steps of 100 ms, some of 150 on rank 1; from 30 of these 50 on it is the input that was waited for."""

@@ -289,8 +289,13 @@ def test_sixty_four_ends_around_are_looked_at(between: int, paired: bool) -> Non
 def test_partners_are_frequent_and_as_many_ranks_apart_as_others(
     votes: dict[tuple[int, int], int], partners: set[tuple[int, int]]
 ) -> None:
-    assert _frequent_pairs(Counter(votes)) == partners
+    assert _frequent_pairs(Counter(votes), list(range(9))) == partners
+
+
+def test_the_last_of_a_ring_sends_to_the_first() -> None:
+    ring = {(4, 5): 10, (5, 6): 10, (6, 7): 10, (7, 4): 10}
+    assert _frequent_pairs(Counter(ring), [4, 5, 6, 7]) == set(ring)
 
 
 def test_nobody_is_a_partner_without_votes() -> None:
-    assert _frequent_pairs(Counter()) == set()
+    assert _frequent_pairs(Counter(), []) == set()

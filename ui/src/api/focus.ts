@@ -42,6 +42,7 @@ const PROOFS: Record<string, ViewId[]> = {
   "memory-pressure": ["memory"],
   "memory-imbalance": ["memory"],
   "one-off-stall": ["steps", "operators"],
+  "periodic-stall": ["steps", "operators"],
   jitter: ["steps", "time"],
   "data-incomplete": ["data"],
 };

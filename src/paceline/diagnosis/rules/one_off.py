@@ -1,4 +1,4 @@
-"""Stalls that happened once: a collective that took long in one step; and the finding for pauses of ranks."""
+"""Stalls that happened once, or every few steps: a collective that took long in one step; and the finding for pauses of ranks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ OUTLIER_SHARE = 0.1
 """A transfer is an outlier when it took this share of a step longer than its median …"""
 OUTLIER_FACTOR = 3.0
 """… and this many times as long."""
+ALIKE_SHARE = 0.75
+"""Two stalls are one that returns if the shorter takes at least this share of the longer."""
 FEWEST_STEPS = 4
 """Steps that a median needs."""
 
@@ -33,16 +35,29 @@ def one_off_stall(
         float(np.mean(context.replay.base.step_times)) / 1e6,
         tuple(int(step) for step in context.timeline.steps[columns]),
     )
+    returns = _returns_regularly(columns, context)
     return RuleFinding(
-        id="one-off-stall",
+        id="periodic-stall" if returns else "one-off-stall",
         subject=Subject(ranks=context.global_ranks(rank_rows), hosts=context.hosts_of(rank_rows), steps=steps),
         gain=PredictedGain(mean, mean - lost / len(context.timeline.steps), fixed),
         confidence=_confidence(context, columns, 1e6 * lost / len(columns)),
         chronic=False,
         amount=Quantity(lost, "ms"),
+        detail=Quantity(columns[1] - columns[0], "") if returns else None,
         evidence=(MeasuredValue("step_time", round(measured, 3), round(context.step_ms, 3), "ms"),),
         min_severity=min_severity,
     )
+
+
+def _returns_regularly(columns: list[int], context: DiagnosisContext) -> bool:
+    """Whether it struck every k-th step of the recording, k of at least 2; twice only if both took about as long."""
+    if len(columns) < 2:
+        return False
+    every = columns[1] - columns[0]
+    regular = columns == list(range(columns[0], len(context.timeline.steps), every)) and columns[0] < every
+    times = context.replay.measured.step_times[columns] - context.step_ms * 1e6
+    alike = float(np.min(times)) >= ALIKE_SHARE * float(np.max(times))
+    return every >= 2 and regular and (len(columns) > 2 or alike)
 
 
 def _confidence(context: DiagnosisContext, columns: list[int], lost: float) -> float:

@@ -12,7 +12,13 @@ from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, Quantity, RuleFinding
 from paceline.metrics.host_vs_workload import compare_kernel_speed
 from paceline.metrics.peers import nan_median
-from paceline.replay.fixes import balance_stages, scale_self_time, start_steps_earlier
+from paceline.replay.fixes import (
+    balance_stages,
+    computing_by_name,
+    lighten_stages,
+    scale_self_time,
+    start_steps_earlier,
+)
 
 UNEVEN_FACTOR = 1.06
 """The slowest stage needs this much more than the mean stage."""
@@ -224,7 +230,11 @@ def _step_with_equal_stages(
     factors = np.ones(context.timeline.known.shape)
     for stage in heavy:
         factors[list(stages[stage])] = usual / typical[stage]
-    gain = context.gain(scale_self_time(context.replay, context.replay.costs, factors))
+    equal = scale_self_time(context.replay, context.replay.costs, factors)
+    if computing_by_name(context.replay, context.replay.costs, list(stages.values())).any():
+        places = [place for place, stage in enumerate(stages) if stage in heavy]
+        equal = lighten_stages(context.replay, context.replay.costs, list(stages.values()), places)
+    gain = context.gain(equal)
     fixed, now = round(gain.step_ms_fixed, 3), round(gain.step_ms_now, 3)
     named = ", ".join(map(str, heavy))
     return MeasuredValue("step_with_equal_stage", fixed, now, "ms", {"stages": named})

@@ -14,6 +14,7 @@ from paceline.diagnosis.context import DiagnosisContext, Floats
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding, slow_steps
+from paceline.diagnosis.rules.common_stalls import common_stalls
 from paceline.diagnosis.rules.communication import gradient_groups
 from paceline.diagnosis.rules.one_off import one_off_stall, one_off_transfers
 from paceline.metrics.comm_events import PEER_TO_PEER
@@ -39,7 +40,8 @@ SAME_DATA = 0.9
 
 @rule(priority=110)
 def unsteady_steps(context: DiagnosisContext) -> list[RuleFinding]:
-    return _stalls(context) or one_off_transfers(context) + _varying_self_time(context)
+    alone = _stalls(context) or one_off_transfers(context) + _varying_self_time(context)
+    return alone + common_stalls(context)
 
 
 def _stalls(context: DiagnosisContext) -> list[RuleFinding]:
