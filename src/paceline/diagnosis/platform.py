@@ -40,8 +40,6 @@ _KERNELS_OF = {
     "nvidia": "regexp_matches(name, '(^|_)sm[0-9]{2}_|^(maxwell|volta|turing|ampere)_|cutlass|cudnn')",
 }
 """Matrix products of rocBLAS and hipBLASLt; of cuBLAS, CUTLASS and cuDNN."""
-_CALLS_OF = {"amd": "hip", "nvidia": "cuda"}
-"""How names of the runtime's calls begin."""
 
 
 def platform(run: Run) -> frozenset[str]:
@@ -88,10 +86,6 @@ def _device_by_work(run: Run) -> str | None:
             return device
     for device, condition in _KERNELS_OF.items():
         if run.sql(f"SELECT 1 FROM kernels WHERE {condition} LIMIT 1").fetchall():
-            return device
-    run.load(["host_calls"])
-    for device, prefix in _CALLS_OF.items():
-        if run.sql(f"SELECT 1 FROM host_calls WHERE starts_with(name, '{prefix}') LIMIT 1").fetchall():
             return device
     return None
 
