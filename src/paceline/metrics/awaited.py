@@ -4,7 +4,8 @@ A kernel that waits for an event begins as the event ends, after its stream has 
 kernel of its program needs the event; ranks that come later show nothing, but run the same program. For the events e at one
 place of the program, with k(e) the number in its step of the first kernel that begins after e:
 
-    waited    the kernel begins within SOON_NS after e ends, and the one before it had ended IDLE_NS or more before e
+    waited    the kernel begins within SOON_NS after e ends, the one before it had ended IDLE_NS or more before e, and no
+              communication of the rank's own work began in between: else that is what waited
     needed    k, if at least FEWEST executions waited and MOST of them have that k
     kept      needed, unless kernel k began before the end of e in more than SELDOM of all executions
 
@@ -59,10 +60,15 @@ class _Seen:
 
 
 def awaited_events(
-    events: CommEvents, rows: Ints, place: Ints, step: Ints, begins: Floats, tracks: Mapping[int, ComputeTrack]
+    events: CommEvents,
+    aside: NDArray[np.bool_],
+    place: Ints,
+    step: Ints,
+    begins: Floats,
+    tracks: Mapping[int, ComputeTrack],
 ) -> Awaited:
-    """Which of these rows (on side streams) computing waits for; `place` and `step` run over all events."""
-    seen = _seen(events, rows, place, step, begins, tracks)
+    """Which events on side streams computing waits for; `aside`, `place` and `step` run over all events."""
+    seen = _seen(events, aside, place, step, begins, tracks)
     needed = _needed(seen)
     if not needed:
         none = np.zeros(0, dtype=np.int64)
@@ -87,8 +93,14 @@ def awaited_events(
 
 
 def _seen(
-    events: CommEvents, rows: Ints, place: Ints, step: Ints, begins: Floats, tracks: Mapping[int, ComputeTrack]
+    events: CommEvents,
+    aside: NDArray[np.bool_],
+    place: Ints,
+    step: Ints,
+    begins: Floats,
+    tracks: Mapping[int, ComputeTrack],
 ) -> _Seen:
+    rows = np.flatnonzero(aside)
     number, behind = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
     waited, recorded = np.zeros(len(rows), dtype=np.bool_), np.zeros(len(rows), dtype=np.bool_)
     for rank, track in tracks.items():
@@ -102,7 +114,14 @@ def _seen(
         behind[mine] = track.starts[next_kernel] - end
         before = np.where(next_kernel > 0, track.reached_by[np.maximum(next_kernel - 1, 0)], 0)
         waited[mine] = (behind[mine] <= SOON_NS) & (before <= end - IDLE_NS) & (number[mine] >= 0)
+        waited[mine] &= ~_communicates_between(events, ~aside & (events.rank == rank), end, track.starts[next_kernel])
     return _Seen(rows[recorded], place[rows[recorded]], number[recorded], waited[recorded], behind[recorded])
+
+
+def _communicates_between(events: CommEvents, main: NDArray[np.bool_], since: Ints, until: Ints) -> NDArray[np.bool_]:
+    """Whether one of the main events begins in each of these spans."""
+    begins = np.sort(events.start[main & (events.op != "step_end")])
+    return np.searchsorted(begins, since - ROUNDED_NS) < np.searchsorted(begins, until)
 
 
 def _first_of_step(track: ComputeTrack, begins: Floats) -> Ints:

@@ -147,7 +147,7 @@ class _TimelineBuilder:
         for _, rows in self._by_rank():
             self._mark_queued(rows)
         self._spread_queues()
-        aside = np.flatnonzero(self.side_stream & self.communicates)
+        aside = self.side_stream & self.communicates
         found = awaited_events(self.events, aside, self._place_codes, self.step, self.bounds.start, self.tracks)
         return self._joined(found) if len(found.row) else self
 

@@ -13,23 +13,26 @@ US = 1_000
 LENGTH = 1_000_000
 
 
-def run_of(ends: list[int], kernels: list[list[tuple[int, int]]]) -> Awaited:
-    """Ranks with one event each, from 0 to its end, and their kernels, (begin, end), all in µs."""
-    count = len(ends)
+def run_of(ends: list[int], kernels: list[list[tuple[int, int]]], *, main: int | None = None) -> Awaited:
+    """Ranks with one event aside each, from 0 to its end, and their kernels, (begin, end); a main event from `main` on; in µs."""
+    ranks = len(ends)
+    count = ranks if main is None else 2 * ranks
+    start, end = np.zeros(count, dtype=np.int64), np.array(ends * (count // ranks)) * US
+    start[ranks:], end[ranks:] = (main or 0) * US, (main or 0) * US + 1
+    rank, zeros = np.arange(count) % ranks, np.zeros(count, dtype=np.int64)
     events = CommEvents(
-        ranks=np.arange(count),
-        rank=np.arange(count),
-        step=np.zeros(count, dtype=np.int64),
+        ranks=np.arange(ranks),
+        rank=rank,
+        step=zeros,
         group_key=np.full(count, "g", dtype=object),
         op=np.full(count, "all_gather", dtype=object),
-        start=np.zeros(count, dtype=np.int64),
-        end=np.array(ends) * US,
-        bytes=np.zeros(count, dtype=np.int64),
-        instance=np.zeros(count, dtype=np.int64),
+        start=start,
+        end=end,
+        bytes=zeros,
+        instance=np.arange(count) // ranks,
     )
-    tracks = {rank: track_of(each) for rank, each in enumerate(kernels)}
-    rows, zeros = np.arange(count), np.zeros(count, dtype=np.int64)
-    return awaited_events(events, rows, zeros, zeros, np.zeros((count, 1)), tracks)
+    tracks = {number: track_of(each) for number, each in enumerate(kernels)}
+    return awaited_events(events, np.arange(count) < ranks, zeros, zeros, np.zeros((ranks, 1)), tracks)
 
 
 def track_of(kernels: list[tuple[int, int]]) -> ComputeTrack:
@@ -76,3 +79,9 @@ def test_other_kernels_on_other_ranks_are_chance() -> None:
 def test_where_everybody_waits_the_gap_is_that_of_other_kernels() -> None:
     found = run_of([200] * 3, [[(0, 40), (43, 60), (63, 100), (205, 300)]] * 3)
     assert found.ready.tolist() == [103 * US] * 3
+
+
+@pytest.mark.parametrize(("begin", "kernel_waits"), [(200, False), (100, True), (206, True)])
+def test_a_collective_that_begins_as_the_event_ends_is_what_waited(begin: int, kernel_waits: bool) -> None:
+    found = run_of([200] * 3, [WAITS] * 3, main=begin)
+    assert bool(len(found.row)) == kernel_waits
