@@ -1,7 +1,8 @@
 """Clocks against each other: they betray files that changed places between hosts.
 
-ends      a collective ends on all its members within microseconds; where those of one step end at another time than the
-          other members', as in no other step of the rank, the file of that step is another rank's
+ends      no member leaves a collective sooner than the shortest one's duration before another, however slow a link makes the
+          ring; where those of one step end further apart than that, as in no other step of the rank, the file of that step is
+          another rank's
 offsets   ranks of one host share its clock; if the ranks fall into as many clocks as there are hosts, and a host has ranks of
           two of them, their identities were exchanged
 """
@@ -18,7 +19,7 @@ import duckdb
 from paceline.run.evidence.gap import EvidenceGap
 
 FAR_NS = 1_000_000
-"""Ends, or clocks, further apart than this are not of one collective, or of one host."""
+"""Ends further apart than a collective allows, and clocks further apart, are not of one collective, or of one host."""
 CLOSE_NS = 200_000
 """…if all others are nearer to each other than this."""
 FEWEST = 3
@@ -28,17 +29,20 @@ MOST_EVENTS = 2_000_000
 
 _ENDS = """
     WITH ends AS (
-        SELECT coalesce("group", name) AS shared, op, step, sequence, rank, any_value(start + duration) AS finish
+        SELECT coalesce("group", name) AS shared, op, step, sequence, rank, any_value(start + duration) AS finish,
+               any_value(duration) AS duration
         FROM collectives
         WHERE step IS NOT NULL AND sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
           AND op NOT IN ('send', 'receive', 'send_receive') AND hash(sequence) % ? = 0
         GROUP BY ALL HAVING count(*) = 1
     ),
     compared AS (
-        SELECT rank, step, finish - median(finish) OVER same AS late, count(*) OVER same AS members
+        SELECT rank, step, finish - median(finish) OVER same AS late, min(duration) OVER same AS shortest,
+               count(*) OVER same AS members
         FROM ends WINDOW same AS (PARTITION BY shared, op, step, sequence)
     )
-    SELECT rank, step, median(late) FROM compared WHERE members > 1 GROUP BY rank, step HAVING count(*) >= ?
+    SELECT rank, step, median(sign(late) * greatest(0, abs(late) - shortest))
+    FROM compared WHERE members > 1 GROUP BY rank, step HAVING count(*) >= ?
 """
 
 

@@ -34,6 +34,8 @@ EARLY_NS = 200_000
 """Kernels that begin this much before their step were launched in another, or their clock is another rank's."""
 ROUNDED_NS = 1_000
 """Sums of times that were written with two digits after a microsecond differ by less."""
+ROUNDED_SHARE = 0.01
+"""…and times worked out from rounded bandwidths by less than this share."""
 NEARLY_ALL = 0.9
 PEERS_AGREE = 0.05
 """…which must agree among themselves within this, else the ratio says nothing."""
@@ -74,7 +76,7 @@ _STRANGERS = """
 """
 
 _PARTS = """
-    SELECT rank, avg((abs(transit + wait - duration) <= ?)::INT) FROM raw.collectives
+    SELECT rank, avg((abs(transit + wait - duration) <= greatest(?, ? * duration))::INT) FROM raw.collectives
     WHERE transit IS NOT NULL AND wait IS NOT NULL AND duration > ? GROUP BY rank
 """
 
@@ -133,7 +135,7 @@ def reconcile_identities(connection: duckdb.DuckDBPyConnection) -> list[Evidence
 
 def reconcile_parts(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
     """Transit and wait of HCCL's file against durations of the step trace: they add up on every rank, or on none."""
-    shares = dict(connection.execute(_PARTS, [ROUNDED_NS, 10 * ROUNDED_NS]).fetchall())
+    shares = dict(connection.execute(_PARTS, [ROUNDED_NS, ROUNDED_SHARE, 10 * ROUNDED_NS]).fetchall())
     fitting = [rank for rank, share in shares.items() if share >= NEARLY_ALL]
     differing = [rank for rank, share in shares.items() if share < 0.5]
     message = "transit and wait of its collectives do not add up to their durations: one file may be another rank's"

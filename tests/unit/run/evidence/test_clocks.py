@@ -12,7 +12,11 @@ SKEW = 5_000_000
 
 
 def gaps(
-    *, late: dict[tuple[int, int], int] | None = None, offsets: dict[int, int] | None = None, per_step: int = 3
+    *,
+    late: dict[tuple[int, int], int] | None = None,
+    offsets: dict[int, int] | None = None,
+    per_step: int = 3,
+    duration: int = 500,
 ) -> list[tuple[str, tuple[int, ...]]]:
     """Four ranks in one group, four steps; `late` by (rank, step) in ns."""
     connection = duckdb.connect()
@@ -28,7 +32,7 @@ def gaps(
         for step in range(4):
             for number in range(per_step):
                 start = 100_000_000 * step + 1_000 * number + 10 * rank + (late or {}).get((rank, step), 0)
-                row = [rank, step, "world", "sum", "all_reduce", number, start, 500]
+                row = [rank, step, "world", "sum", "all_reduce", number, start, duration]
                 connection.execute("INSERT INTO collectives VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     return [(gap.kind, gap.ranks) for gap in reconcile_clocks(connection, 48)]
 
@@ -39,6 +43,11 @@ def test_ends_that_agree_and_hosts_with_clocks_of_their_own_are_as_expected() ->
 
 def test_one_step_of_a_rank_ends_at_another_time() -> None:
     assert gaps(late={(1, 2): 4_000_000}) == [("conflict", (1,))]
+
+
+def test_members_leave_a_slow_ring_one_after_the_other() -> None:
+    assert gaps(late={(1, 2): 4_000_000}, duration=3_500_000) == []
+    assert gaps(late={(1, 2): 4_000_000}, duration=2_500_000) == [("conflict", (1,))]
 
 
 def test_a_rank_that_is_late_in_all_steps_is_on_another_clock_and_no_conflict() -> None:
