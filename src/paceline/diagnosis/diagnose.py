@@ -83,10 +83,10 @@ def examine(
     complete = [_with_coverage(with_bottleneck(context, finding), context) for finding in kept]
     contradictions = _contradictions(context)
     weighed = weigh(complete, [*run.gaps, *contradictions])
-    warnings = (*weighed.withheld, *(gap.message for gap in contradictions))
+    facts = _run_facts(context, weighed.withheld, [gap.message for gap in contradictions])
     ranked = rank_findings(list(weighed.findings))
     return Examination(
-        with_loss(_run_facts(context, warnings), context, ranked),
+        with_loss(facts, context, ranked),
         ranked,
         context.replay.residual,
         study_numbers(run),
@@ -127,7 +127,7 @@ def _contradictions(context: DiagnosisContext) -> list[EvidenceGap]:
     return [EvidenceGap("conflict", (), message)]
 
 
-def _run_facts(context: DiagnosisContext, warnings: tuple[str, ...]) -> RunFacts:
+def _run_facts(context: DiagnosisContext, withheld: tuple[str, ...], contradictions: list[str]) -> RunFacts:
     measured = context.replay.measured.step_times / 1e6
     missing = context.rows("SELECT rank FROM ranks WHERE format IS NULL ORDER BY rank")
     return RunFacts(
@@ -139,7 +139,8 @@ def _run_facts(context: DiagnosisContext, warnings: tuple[str, ...]) -> RunFacts
         step_ms=_step_times(measured),
         mfu=_mfu(context),
         missing_ranks=tuple(rank for (rank,) in missing),
-        warnings=(*warnings, *(printable(warning) for warning in context.run.warnings)),
+        warnings=(*withheld, *contradictions, *(printable(warning) for warning in context.run.warnings)),
+        withheld=withheld,
     )
 
 

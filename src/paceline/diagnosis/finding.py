@@ -130,6 +130,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Model FLOPs utilisation, median over ranks; null where the cards' peak rate or their work is unknown."""
     missing_ranks: tuple[int, ...]
     warnings: tuple[str, ...]
+    withheld: tuple[str, ...] = ()
+    """Findings that the evidence contradicts too much to be shown, with the reason; also among the warnings."""
     best_step_ms: float | None = None
     """The mean step if nothing were lost; null where nothing was measured."""
     mean_step_ms: float | None = None

@@ -150,9 +150,11 @@ def _print_study(console: Console, study: StudyNumbers, language: Language) -> N
 
 
 def _nothing_found(run: RunFacts, shares: Mapping[str, float], language: Language) -> str:
-    """That nothing stands out, unless much of the step is fixable or unexplained all the same, or nothing was recorded."""
+    """That nothing stands out, unless much of the step is open all the same, a finding is withheld, or nothing was recorded."""
     if shares.get("unknown", 0.0) >= KNOWN:
         return _word("healthy_unknown", language)
+    if run.withheld:
+        return _word("healthy_withheld", language)
     left = run.open_percent
     if left is None or left < NOTABLE_PERCENT:
         return _word("healthy", language)

@@ -87,6 +87,11 @@ def test_the_loss_is_a_waterfall_from_the_step_down_to_computing(capsys: pytest.
 def test_nothing_stands_out_only_where_little_is_fixable_or_unexplained(capsys: pytest.CaptureFixture[str]) -> None:
     told = {"mean_step_ms": 200.0, "best_step_ms": 145.0, "loss": LOSS[1:]}
     assert "Nothing stands out" in screen(capsys, **told, open_percent=2.5)
+    withheld = screen(
+        capsys, **told, open_percent=2.5, withheld=("slow-nic of ranks 0, 7 is withheld: mixed-up files",)
+    )
+    assert "No finding is shown" in withheld
+    assert "Nothing stands out" not in withheld
     assert "3.5 % of the step is fixable or unexplained; most of it: unexplained." in screen(
         capsys, **told, open_percent=3.5
     )

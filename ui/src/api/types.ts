@@ -76,6 +76,8 @@ export interface ComparedRun {
   mfu: number | null;
   missing_ranks: number[];
   warnings: string[];
+  /** Findings that the evidence contradicts too much to be shown, with the reason; also among the warnings. */
+  withheld: string[];
   /** The mean step if nothing were lost; null where nothing was measured. */
   best_step_ms: number | null;
   /** best_step_ms + the sum of `loss`. */
@@ -308,6 +310,8 @@ export interface RunFacts {
   mfu: number | null;
   missing_ranks: number[];
   warnings: string[];
+  /** Findings that the evidence contradicts too much to be shown, with the reason; also among the warnings. */
+  withheld: string[];
   /** The mean step if nothing were lost; null where nothing was measured. */
   best_step_ms: number | null;
   /** best_step_ms + the sum of `loss`. */

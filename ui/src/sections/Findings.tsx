@@ -35,6 +35,9 @@ const NOTABLE_PERCENT = 3;
 
 function NothingFound({ diagnosis }: { diagnosis: Diagnosis }) {
   const t = useText();
+  if (diagnosis.run.withheld.length) {
+    return <Empty title={t("ui.findings.withheld")} text={t("ui.findings.withheld.text")} />;
+  }
   const open = diagnosis.run.open_percent ?? 0;
   return open < NOTABLE_PERCENT ? (
     <Empty title={t("ui.findings.none")} text={t("ui.findings.none.text")} />
