@@ -39,6 +39,9 @@ KERNEL = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 10.0, "dur": 5.0}
 STEP = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0.0, "dur": 100.0}
 
 
+LEFT_TO_THE_FULL_READER = ("times far away from all others", "work of several devices")
+
+
 def quick_rows(path: Path) -> list[tuple[Any, ...]]:
     [file] = walk(path).files
     columns = quick_steps(path, read_trace_head(file).base).columns
@@ -49,7 +52,7 @@ def quick_rows(path: Path) -> list[tuple[Any, ...]]:
 
 def whole_rows(path: Path, scratch: Path) -> list[tuple[Any, ...]]:
     batch, _ = read_all(READER, path, scratch)
-    assert not batch.warnings
+    assert all("left out" in warning.message for warning in batch.warnings)
     return sorted(rows(batch, "steps", ", ".join(f'"{name}"' for name in COLUMNS)))
 
 
@@ -129,8 +132,8 @@ def test_any_trace_gives_the_same_steps(
     try:
         quick = quick_rows(path)
     except UnsupportedTrace as error:
-        # Only the full reader looks for what repeats.
-        assert "inferred" in str(error) and ends is KERNEL
+        # Only the full reader looks for what repeats, for wrong times and for several devices.
+        assert ("inferred" in str(error) and ends is KERNEL) or str(error) in LEFT_TO_THE_FULL_READER
     else:
         assert quick == whole_rows(path, scratch)
 

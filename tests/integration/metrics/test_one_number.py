@@ -56,6 +56,7 @@ ASKED = {
     "input-bound": "input-bound:3",
     "host-bound": "host-bound",
     "jitter": "jitter::0.15",
+    "periodic-stall": "periodic-stall::3",
     "comm-exposed": "comm-exposed",
 }
 """How a fault is asked for, where its name alone is not enough to be found in so small a cluster."""
@@ -433,4 +434,5 @@ CHECKS: dict[str, Callable[[Shown, Finding], None]] = {
     "small-packets": _small_packets,
     "cpu-operators": _cpu_operators,
     "one-off-stall": _one_off,
+    "periodic-stall": _one_off,
 }
