@@ -54,6 +54,7 @@ class LinkProfile(Protocol):
 
 
 Profiles = Mapping[str, LinkProfile]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ class _ClassModel:
     def __init__(self, traffic: LinkTraffic, rows: Ints, size: Floats, profile: LinkProfile | None) -> None:
         self.cost, self.size = traffic.cost[rows], size[rows]
         self._kinds = [np.flatnonzero(traffic.kind[rows] == kind) for kind in np.unique(traffic.kind[rows])]
-        self._fast = np.array([_fast_cost(self.cost[places]) for places in self._kinds])
+        self._fast = np.array([fast_cost(self.cost[places]) for places in self._kinds])
         sizes = np.array([float(np.median(self.size[places])) for places in self._kinds])
         latency = 1000 * profile.latency if profile else LATENCY_NS
         self.line = fit_line(sizes, self._fast * sizes, latency)
@@ -176,7 +177,8 @@ class _ClassModel:
         return Line(max(line.alpha, latency), line.beta).cost(float(sizes[number]))
 
 
-def _fast_cost(cost: Floats) -> float:
+def fast_cost(cost: Floats) -> float:
+    """What the fast ones need, of some that should need the same."""
     return float(cost.min() if len(cost) < FEW_LINKS else np.quantile(cost, 0.2))
 
 

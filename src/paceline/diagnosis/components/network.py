@@ -126,7 +126,7 @@ class _Families:
 
     def _cuts(self) -> Iterator[Component]:
         """Bipartitions of at least two hosts on either side, by what crosses them."""
-        halves = _bipartitions(self.hosts)
+        halves = bipartitions(self.hosts)
         place = {host: number for number, host in enumerate(self.hosts)}
         src = np.array([place[host] for host in self.ends.src_host.tolist()])
         dst = np.array([place[host] for host in self.ends.dst_host.tolist()])
@@ -150,10 +150,10 @@ class _Families:
         return bool(self.suspicious[rows].mean() >= MIN_SHARE)
 
 
-def _bipartitions(hosts: list[int]) -> list[tuple[tuple[int, ...], bool]]:
+def bipartitions(hosts: list[int]) -> list[tuple[tuple[int, ...], bool]]:
     """Smaller halves of two hosts and more, and whether their hosts stand in a row.
 
-    >>> _bipartitions([0, 1, 2, 3])
+    >>> bipartitions([0, 1, 2, 3])
     [((0, 1), True), ((0, 2), False), ((0, 3), True)]
     """
     if len(hosts) > ALL_CUTS:

@@ -1,6 +1,7 @@
 """Slow links, network cards and networks: from what links moved (rules/network.py), or from whole groups.
 
-Where a format records no links, the transfer times of groups that run the same collective are compared instead.
+Where a format records no links, components between hosts are found by the groups that are slow (rules/group_network.py). Inside
+hosts, and where hosts or sizes are unknown, the transfer times of groups that run the same collective are compared.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import DirectedLink, Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
+from paceline.diagnosis.rules.group_network import slow_groups
 from paceline.diagnosis.rules.network import slow_components
 from paceline.metrics.link_traffic import FEW_BYTES, has_links
 from paceline.replay.fixes import at_peer_speed, combine_fixes, scale_transfers
@@ -30,11 +32,14 @@ MUCH_MORE = 4.0
 
 @rule(priority=40)
 def slow_links(context: DiagnosisContext) -> list[RuleFinding]:
-    return slow_components(context) if has_links(context.run) else _slow_groups(context)
+    if has_links(context.run):
+        return slow_components(context)
+    components = [each for each in slow_groups(context) if not _is_symptom(context, each)]
+    return components + _slower_than_others(context, inside_only=bool(components))
 
 
-def _slow_groups(context: DiagnosisContext) -> list[RuleFinding]:
-    """Without recorded links: groups whose transfers take longer than other groups' of the same collective."""
+def _slower_than_others(context: DiagnosisContext, *, inside_only: bool) -> list[RuleFinding]:
+    """Groups whose transfers take longer than other groups' of the same collective; all of them, or those inside hosts."""
     events = context.timeline.events
     shared = np.flatnonzero(events.members > 1)
     if not len(shared):
@@ -49,6 +54,8 @@ def _slow_groups(context: DiagnosisContext) -> list[RuleFinding]:
         op = "p2p" if events.op[row] in ("send", "receive") else str(events.op[row])
         ranks = members[instance]
         span = len(context.hosts_of(list(ranks)))
+        if inside_only and span > 1:
+            continue
         # Where no size was recorded, the place in the program says that it is the same.
         alike = round(np.log2(size) * 4) if size >= 0 else -1 - int(context.timeline.place[row])
         kinds[op, len(ranks), alike * 10 + min(span, 2)][ranks].append(instance)
@@ -56,14 +63,15 @@ def _slow_groups(context: DiagnosisContext) -> list[RuleFinding]:
     by_ranks: dict[tuple[int, ...], list[_SlowTransfers]] = defaultdict(list)
     for found in slow:
         by_ranks[found.ranks].append(found)
-    findings = {ranks: _group_finding(context, kinds_of_it) for ranks, kinds_of_it in by_ranks.items()}
-    return [finding for ranks, finding in findings.items() if not _is_symptom(context, ranks, finding)]
+    findings = [_group_finding(context, kinds_of_it) for kinds_of_it in by_ranks.values()]
+    return [finding for finding in findings if not _is_symptom(context, finding)]
 
 
-def _is_symptom(context: DiagnosisContext, ranks: tuple[int, ...], finding: RuleFinding) -> bool:
+def _is_symptom(context: DiagnosisContext, finding: RuleFinding) -> bool:
     """Whether a slow rank takes part and nothing is left to gain once it is fixed: it is late with its messages too."""
     slow = context.excess.persistent()
-    if finding.gain.costs is None or not set(slow).intersection(ranks):
+    ranks = set(finding.subject.ranks) or set(context.global_ranks(list(range(len(context.ranks)))))
+    if finding.gain.costs is None or not ranks.intersection(context.global_ranks(list(slow))):
         return False
     costs = context.replay.costs
     fixed = at_peer_speed(context.replay, costs, slow, context.excess)
