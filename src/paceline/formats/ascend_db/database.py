@@ -7,30 +7,19 @@ run for ever), and numbers are selected with an expression that is null for anyt
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from paceline.core.errors import FormatError
+from paceline.formats.ascend_db.columns import Column, StringIds, as_column
 
 MAGIC = b"SQLite format 3\x00"
 CHUNK = 100_000
 """Rows in memory at once when a large table is streamed."""
-
-
-@dataclass(frozen=True)
-class StringIds:
-    """String id → text, for the ids that a section uses."""
-
-    known: dict[Any, str] = field(default_factory=dict)
-
-    def of(self, values: Iterable[Any]) -> list[str | None]:
-        """Text of each id; text stays as it is, an unknown id is None."""
-        known = self.known
-        return [value if isinstance(value, str) else known.get(value) for value in values]
 
 
 @dataclass(frozen=True)
@@ -69,6 +58,11 @@ class Database:
         cursor = self.connection.execute(sql, parameters)
         while rows := cursor.fetchmany(CHUNK):
             yield list(zip(*rows, strict=True))
+
+    def columns_of(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[list[Column]]:
+        """The same as arrays."""
+        for columns in self.stream(sql, parameters):
+            yield [as_column(values) for values in columns]
 
     def names(self, *uses: str) -> StringIds:
         """The strings that these id columns ("TABLE.column") refer to; all of STRING_IDS may be far more."""

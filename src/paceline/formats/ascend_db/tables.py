@@ -6,13 +6,13 @@ unlike in the text results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from paceline.core.collective_names import group_hash
+from paceline.formats.ascend_db.columns import StringIds, as_column, durations, labelled, otherwise
 from paceline.formats.ascend_db.database import Database, as_text, open_database
 from paceline.formats.ascend_db.steps import step_windows
 from paceline.formats.base import Sink
@@ -159,7 +159,7 @@ def _add_computing(database: Database, windows: StepWindows, sink: Sink) -> None
     names = database.names(*(f"COMPUTE_TASK_INFO.{column}" for column in texts))
     sql = f"""
         SELECT {database.integer("TASK.startNs")} AS start,
-               {duration_sql(database, "TASK")} AS duration,
+               {database.integer("TASK.endNs")} AS stop,
                {database.integer("TASK.streamId")} AS stream,
                {database.integer("COMPUTE_TASK_INFO.waitNs")} AS wait,
                {", ".join(database.any(f"COMPUTE_TASK_INFO.{column}") for column in texts)}
@@ -167,22 +167,21 @@ def _add_computing(database: Database, windows: StepWindows, sink: Sink) -> None
         JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId
         WHERE start >= 0
     """
-    for start, duration, stream, wait, *ids in database.stream(sql):
-        name, kind, core, shapes, types, out = (names.of(column) for column in ids)
+    for start, end, stream, wait, name, kind, core, shapes, types, out in database.columns_of(sql):
         sink.add(
             "kernels",
             {
                 "step": windows.steps_of(start),
-                "name": name,
-                "type": kind,
-                "core": core,
-                "stream": list(stream),
-                "start": list(start),
-                "duration": list(duration),
-                "wait": list(wait),
-                "input_shapes": _plain(shapes),
-                "input_types": _plain(types),
-                "output_shapes": _plain(out),
+                "name": names.of(name),
+                "type": names.of(kind),
+                "core": names.of(core),
+                "stream": stream,
+                "start": start,
+                "duration": durations(start, end),
+                "wait": wait,
+                "input_shapes": names.of(shapes, _plain),
+                "input_types": names.of(types, _plain),
+                "output_shapes": names.of(out, _plain),
             },
         )
 
@@ -191,14 +190,14 @@ def _add_communication(database: Database, windows: StepWindows, sink: Sink) -> 
     names = database.names("COMMUNICATION_OP.opName", "COMMUNICATION_OP.opType")
     sql = f"""
         SELECT {database.integer("COMMUNICATION_OP.startNs")} AS start,
-               {duration_sql(database, "COMMUNICATION_OP")} AS duration,
+               {database.integer("COMMUNICATION_OP.endNs")} AS stop,
                {database.integer("COMMUNICATION_OP.waitNs")} AS wait,
                {database.any("COMMUNICATION_OP.opName")},
                {database.any("COMMUNICATION_OP.opType")}
         FROM COMMUNICATION_OP
         WHERE start >= 0
     """
-    for start, duration, wait, name, kind in database.stream(sql):
+    for start, end, wait, name, kind in database.columns_of(sql):
         sink.add(
             "kernels",
             {
@@ -206,16 +205,16 @@ def _add_communication(database: Database, windows: StepWindows, sink: Sink) -> 
                 "name": names.of(name),
                 "type": names.of(kind),
                 "core": "COMMUNICATION",
-                "start": list(start),
-                "duration": list(duration),
-                "wait": list(wait),
+                "start": start,
+                "duration": durations(start, end),
+                "wait": wait,
             },
         )
 
 
-def _plain(values: Sequence[str | None]) -> list[str | None]:
+def _plain(shapes: str) -> str | None:
     """Shapes without their quotes; None for N/A."""
-    return [None if value is None or value == "N/A" else value.strip('"') for value in values]
+    return None if shapes == "N/A" else shapes.strip('"')
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------
@@ -252,18 +251,19 @@ _MEMORY: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 def _add_memory(database: Database, table: str, kind: str, columns: dict[str, str], sink: Sink) -> None:
     name_column = f"{table}.{columns['name']}"
-    names = database.names(name_column).known | (database.enum("ENUM_MODULE") if table == "NPU_MODULE_MEM" else {})
+    modules = database.enum("ENUM_MODULE") if table == "NPU_MODULE_MEM" else {}
+    names = StringIds(database.names(name_column).known | modules, keeps_text=False)
     numbers = [column for column in columns if column != "name"]
     selected = ", ".join(f"{database.integer(f'{table}.{columns[column]}')} AS {column}" for column in numbers)
     sql = f"SELECT {database.any(name_column)}, {selected} FROM {table} WHERE time IS NOT NULL"
-    for ids, *values in database.stream(sql):
-        rows = dict(zip(numbers, (list(value) for value in values), strict=True))
-        sink.add("memory", {"kind": kind, "name": [_component(names.get(key)) for key in ids], **rows})
+    for ids, *values in database.columns_of(sql):
+        rows = dict(zip(numbers, values, strict=True))
+        sink.add("memory", {"kind": kind, "name": names.of(ids, _component), **rows})
 
 
-def _component(name: str | None) -> str | None:
+def _component(name: str) -> str | None:
     """Names as in memory_record.csv: APP instead of app."""
-    return {"app": "APP", "device": "DEVICE"}.get(name, name) if name else None
+    return {"app": "APP", "device": "DEVICE"}.get(name, name) or None
 
 
 def _peak(database: Database) -> int | None:
@@ -288,16 +288,17 @@ def _add_host_calls(database: Database, table: str, layers: dict[Any, str] | Non
         SELECT layer, name, count(*), sum(duration), min(duration), max(duration) FROM calls GROUP BY layer, name
     """
     parameters = [_PYTHON_FRAME] if layers is None else []
-    for layer_ids, ids, count, time, shortest, longest in database.stream(sql, parameters):
+    known_layers = StringIds(layers or {}, keeps_text=False)
+    for layer_ids, ids, count, time, shortest, longest in database.columns_of(sql, parameters):
         sink.add(
             "host_calls",
             {
-                "layer": "framework" if layers is None else [layers.get(key) for key in layer_ids],
+                "layer": "framework" if layers is None else known_layers.of(layer_ids),
                 "name": names.of(ids),
-                "count": list(count),
-                "time": list(time),
-                "min": list(shortest),
-                "max": list(longest),
+                "count": count,
+                "time": time,
+                "min": shortest,
+                "max": longest,
             },
         )
 
@@ -326,7 +327,7 @@ def _add_counter(database: Database, counter: tuple[str, str, str, float], sink:
         WHERE time IS NOT NULL AND typeof({value}) IN ('integer', 'real')
     """
     for time, values, mode_ids, units in database.stream(sql):
-        labels = [(mode or "").title() for mode in modes.of(mode_ids)]
+        labels = [(mode or "").title() for mode in modes.of(as_column(mode_ids))]
         sink.add(
             "counters",
             {
@@ -355,7 +356,7 @@ def _add_task_events(database: Database, sink: Sink) -> None:
     names = database.names("COMPUTE_TASK_INFO.name", "TASK.taskType")
     sql = f"""
         SELECT {database.integer("TASK.startNs")} AS start,
-               {duration_sql(database, "TASK")},
+               {database.integer("TASK.endNs")},
                {database.integer("TASK.streamId")},
                {database.integer("TASK.depth")},
                {"COMPUTE_TASK_INFO.name" if joins else "NULL"},
@@ -363,17 +364,17 @@ def _add_task_events(database: Database, sink: Sink) -> None:
         FROM TASK {join}
         WHERE start >= 0
     """
-    for start, duration, stream, depth, ids, kinds in database.stream(sql):
+    for start, end, stream, depth, ids, kinds in database.columns_of(sql):
         categories = names.of(kinds)
         sink.add(
             "events",
             {
-                "track": [f"Ascend Hardware/Stream {number}" for number in stream],
-                "name": [name or kind for name, kind in zip(names.of(ids), categories, strict=True)],
+                "track": labelled("Ascend Hardware/Stream ", stream),
+                "name": otherwise(names.of(ids), categories),
                 "category": categories,
-                "start": list(start),
-                "duration": list(duration),
-                "depth": list(depth),
+                "start": start,
+                "duration": durations(start, end),
+                "depth": depth,
             },
         )
 
@@ -382,29 +383,33 @@ def _add_communication_events(database: Database, sink: Sink) -> None:
     names = database.names("COMMUNICATION_OP.opName", "COMMUNICATION_OP.groupName")
     sql = f"""
         SELECT {database.integer("COMMUNICATION_OP.startNs")} AS start,
-               {duration_sql(database, "COMMUNICATION_OP")},
+               {database.integer("COMMUNICATION_OP.endNs")},
                {database.any("COMMUNICATION_OP.opName")},
                {database.any("COMMUNICATION_OP.groupName")}
         FROM COMMUNICATION_OP
         WHERE start >= 0
     """
-    for start, duration, ids, groups in database.stream(sql):
+    for start, end, ids, groups in database.columns_of(sql):
         sink.add(
             "events",
             {
-                "track": [f"Communication/{group_of(group) or ''}" for group in names.of(groups)],
+                "track": otherwise(names.of(groups, _group_track), "Communication/"),
                 "name": names.of(ids),
-                "start": list(start),
-                "duration": list(duration),
+                "start": start,
+                "duration": durations(start, end),
             },
         )
 
 
+def _group_track(name: str) -> str:
+    return f"Communication/{group_of(name) or ''}"
+
+
 def _add_call_events(database: Database, table: str, process: str, sink: Sink) -> None:
-    names, layers = database.names(f"{table}.name"), database.enum("ENUM_API_TYPE")
+    names, layers = database.names(f"{table}.name"), StringIds(database.enum("ENUM_API_TYPE"), keeps_text=False)
     sql = f"""
         SELECT {database.integer(f"{table}.startNs")} AS start,
-               {duration_sql(database, table)},
+               {database.integer(f"{table}.endNs")},
                ({database.integer(f"{table}.globalTid")}) & 4294967295,
                {database.integer(f"{table}.depth")},
                {database.any(f"{table}.name")},
@@ -412,15 +417,15 @@ def _add_call_events(database: Database, table: str, process: str, sink: Sink) -
         FROM {table}
         WHERE start >= 0
     """
-    for start, duration, thread, depth, ids, kinds in database.stream(sql):
+    for start, end, thread, depth, ids, kinds in database.columns_of(sql):
         sink.add(
             "events",
             {
-                "track": [f"{process}/Thread {number}" for number in thread],
+                "track": labelled(f"{process}/Thread ", thread),
                 "name": names.of(ids),
-                "category": [layers.get(kind) for kind in kinds],
-                "start": list(start),
-                "duration": list(duration),
-                "depth": list(depth),
+                "category": layers.of(kinds),
+                "start": start,
+                "duration": durations(start, end),
+                "depth": depth,
             },
         )
