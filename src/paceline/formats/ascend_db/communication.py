@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,11 @@ def read_collectives(main: Path | None, analysis: Path | None, sink: Sink) -> No
         database = stack.enter_context(open_database(main)) if main else None
         if sums is not None and sums.has("CommAnalyzerTime", "hccl_op_name", "elapse_time"):
             windows = step_windows(database)
-            _add_analysed(sums, windows, _recorded_starts(database) if database else {}, sink)
-            _add_packets(sums, sink)
+            bandwidth = _bandwidth(sums)
+            moved = _moved(sums, bandwidth)
+            _add_analysed(sums, windows, _recorded_starts(database) if database else {}, moved, sink)
+            if sums.has("CommAnalyzerBandwidth", "package_size", "count", "total_duration"):
+                _add_packets(bandwidth, sink)
         elif database is not None and _stage_tasks(database, sink):
             add_from_tasks(sink, ("collectives", "packets"))
 
@@ -72,9 +76,12 @@ def read_links(main: Path | None, analysis: Path | None, sink: Sink) -> None:
 
 
 def _add_analysed(
-    sums: Database, windows: StepWindows, starts: dict[tuple[str, str | None], list[int]], sink: Sink
+    sums: Database,
+    windows: StepWindows,
+    starts: dict[tuple[str, str | None], list[int]],
+    moved: dict[Key, int],
+    sink: Sink,
 ) -> None:
-    moved = _moved(sums)
     values = ", ".join(sums.any(f"CommAnalyzerTime.{column}") for column in ("start_timestamp", *_TIMES.values()))
     for keys, recorded, *times in _keyed(sums, "CommAnalyzerTime", values):
         steps, names, groups = _unzipped(keys)
@@ -130,56 +137,75 @@ def _recorded_starts(database: Database) -> dict[tuple[str, str | None], list[in
     """(operator, group) → starts in order of time."""
     if not database.has("COMMUNICATION_OP", "opName", "groupName", "startNs"):
         return {}
-    names = database.names("COMMUNICATION_OP.opName", "COMMUNICATION_OP.groupName")
+    texts = ("COMMUNICATION_OP.opName", "COMMUNICATION_OP.groupName")
+    names = database.names(*texts)
     starts: dict[tuple[str, str | None], list[int]] = defaultdict(list)
-    start = database.integer("COMMUNICATION_OP.startNs")
-    sql = f"SELECT {start} AS start, opName, groupName FROM COMMUNICATION_OP WHERE start >= 0 ORDER BY start"
-    for times, ops, groups in database.columns_of(sql):
-        texts, communicators = names.of(ops).tolist(), names.of(groups, group_of).tolist()
-        for time, name, group in zip(times.tolist(), texts, communicators, strict=True):
+    for times, ops, groups in database.timed_columns("COMMUNICATION_OP", ["COMMUNICATION_OP.startNs"], texts):
+        columns = times.tolist(), names.of(ops).tolist(), names.of(groups, group_of).tolist()
+        for time, name, group in zip(*columns, strict=True):
             if name is not None:
                 starts[name, group].append(time)
-    return starts
+    return {key: sorted(times) for key, times in starts.items()}
 
 
-def _moved(sums: Database) -> dict[Key, int]:
+@dataclass(frozen=True)
+class _Bandwidth:
+    """CommAnalyzerBandwidth in columns; it is read once."""
+
+    keys: list[Key]
+    transports: list[str]
+    size: Sequence[Any]
+    """Of the transport, not of the packets."""
+    packet_size: Sequence[Any]
+    count: Sequence[Any]
+    time: Sequence[Any]
+
+
+def _bandwidth(sums: Database) -> _Bandwidth:
+    table = "CommAnalyzerBandwidth"
+    if sums.has(table, "hccl_op_name", "transport_type"):
+        numbers = [
+            sums.any(f"{table}.{column}") for column in ("transit_size", "package_size", "count", "total_duration")
+        ]
+        for keys, transports, *rest in _keyed(sums, table, f"transport_type, {', '.join(numbers)}"):
+            return _Bandwidth(keys, [as_text(transport).upper() for transport in transports], *rest)
+    return _Bandwidth([], [], (), (), (), ())
+
+
+def _moved(sums: Database, bandwidth: _Bandwidth) -> dict[Key, int]:
     """Bytes sent to other ranks: RDMA + SDMA; SDMA may be recorded only as its parts."""
-    if not sums.has("CommAnalyzerBandwidth", "hccl_op_name", "transport_type", "transit_size"):
+    if not sums.has("CommAnalyzerBandwidth", "transit_size"):
         return {}
     sizes: dict[Key, dict[str, int]] = defaultdict(dict)
-    for keys, transports, recorded in _keyed(sums, "CommAnalyzerBandwidth", "transport_type, transit_size"):
-        # The size of the transport is repeated in each of its packet rows: used once, not added.
-        for key, transport, size in zip(keys, transports, scaled_column(recorded, _MB).tolist(), strict=True):
-            sizes[key][as_text(transport).upper()] = size or 0
+    recorded = scaled_column(bandwidth.size, _MB).tolist()
+    # The size of the transport is repeated in each of its packet rows: used once, not added.
+    for key, transport, size in zip(bandwidth.keys, bandwidth.transports, recorded, strict=True):
+        sizes[key][transport] = size or 0
     return {
         key: size.get("RDMA", 0) + (size.get("SDMA", 0) or sum(size.get(part, 0) for part in ("HCCS", "PCIE", "SIO")))
         for key, size in sizes.items()
     }
 
 
-def _add_packets(sums: Database, sink: Sink) -> None:
-    needed = ("hccl_op_name", "transport_type", "package_size", "count", "total_duration")
-    if not sums.has("CommAnalyzerBandwidth", *needed):
-        return
-    for keys, recorded, sizes, counts, times in _keyed(sums, "CommAnalyzerBandwidth", ", ".join(needed[1:])):
-        transports = [as_text(transport).upper() for transport in recorded]
-        packets, packet_bytes = scaled_column(counts, 1), scaled_column(sizes, _MB)
-        chosen = _without_sums(keys, transports, np.flatnonzero(_positive(packets) & _positive(packet_bytes)).tolist())
-        steps, names, groups = _unzipped([keys[index] for index in chosen])
-        if chosen:
-            sink.add(
-                "packets",
-                {
-                    "step": steps,
-                    "group": groups,
-                    "name": names,
-                    "sequence": [hccl_sequence(name) for name in names],
-                    "transport": [transports[index] for index in chosen],
-                    "packet_bytes": packet_bytes[chosen],
-                    "count": packets[chosen],
-                    "duration": scaled_column(times, _MS)[chosen],
-                },
-            )
+def _add_packets(bandwidth: _Bandwidth, sink: Sink) -> None:
+    keys, transports = bandwidth.keys, bandwidth.transports
+    packets, packet_bytes = scaled_column(bandwidth.count, 1), scaled_column(bandwidth.packet_size, _MB)
+    chosen = _without_sums(keys, transports, np.flatnonzero(_positive(packets) & _positive(packet_bytes)).tolist())
+    steps, names, groups = _unzipped([keys[index] for index in chosen])
+    if chosen:
+        sink.add(
+            "packets",
+            {
+                "step": steps,
+                "group": groups,
+                "name": names,
+                "sequence": [hccl_sequence(name) for name in names],
+                "transport": [transports[index] for index in chosen],
+                "packet_bytes": packet_bytes[chosen],
+                "count": packets[chosen],
+                "duration": scaled_column(bandwidth.time, _MS)[chosen],
+            },
+        )
 
 
 def _positive(numbers: Column) -> Column:
@@ -269,14 +295,10 @@ def _stage_tasks(database: Database, sink: Sink) -> bool:
 
 
 def _stage_operators(database: Database, sink: Sink) -> None:
-    names, windows = database.names("COMMUNICATION_OP.opName", "COMMUNICATION_OP.groupName"), step_windows(database)
-    sql = f"""
-        SELECT {database.integer("COMMUNICATION_OP.opId")}, {database.integer("COMMUNICATION_OP.startNs")} AS start,
-               {database.integer("COMMUNICATION_OP.endNs")}, opName, {database.any("COMMUNICATION_OP.groupName")}
-        FROM COMMUNICATION_OP
-        WHERE start >= 0
-    """
-    for op, start, end, ids, groups in database.columns_of(sql):
+    texts = ("COMMUNICATION_OP.opName", "COMMUNICATION_OP.groupName")
+    numbers = [f"COMMUNICATION_OP.{column}" for column in ("startNs", "endNs", "opId")]
+    names, windows = database.names(*texts), step_windows(database)
+    for start, end, op, ids, groups in database.timed_columns("COMMUNICATION_OP", numbers, texts):
         steps, communicators = windows.steps_of(start), names.of(groups, group_of)
         _insert(sink, "hccl_ops", (op, steps, communicators, names.of(ids), start, durations(start, end)))
 
@@ -288,15 +310,11 @@ def _stage_small_tasks(database: Database, sink: Sink) -> None:
     transports = StringIds(database.enum("ENUM_HCCL_TRANSPORT_TYPE"), keeps_text=False)
     links = StringIds(database.enum("ENUM_HCCL_LINK_TYPE"), keeps_text=False)
     info = "COMMUNICATION_TASK_INFO"
-    numbers = [database.integer(f"{info}.{column}") for column in ("opId", "planeId", "srcRank", "dstRank", "size")]
-    sql = f"""
-        SELECT {", ".join(numbers)}, {database.integer("TASK.startNs")} AS start, {database.integer("TASK.endNs")},
-               {info}.taskType, {database.any(f"{info}.transportType")}, {database.any(f"{info}.linkType")}
-        FROM {info}
-        JOIN TASK ON TASK.globalTaskId = {info}.globalTaskId
-        WHERE start >= 0
-    """
-    for op, plane, source, target, size, start, end, kinds, transport, link in database.columns_of(sql):
+    numbers = [f"{info}.{column}" for column in ("opId", "planeId", "srcRank", "dstRank", "size")]
+    texts = [f"{info}.{column}" for column in ("taskType", "transportType", "linkType")]
+    for start, end, op, plane, source, target, size, kinds, transport, link in database.timed_columns(
+        f"{info} JOIN TASK ON TASK.globalTaskId = {info}.globalTaskId", ["TASK.startNs", "TASK.endNs", *numbers], texts
+    ):
         tasks, times = otherwise(names.of(kinds, _task_kind), ""), durations(start, end)
         columns = (op, plane, tasks, start, times, source, target, transports.of(transport), links.of(link), size)
         _insert(sink, "hccl_tasks", columns)

@@ -10,9 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from paceline.core.collective_names import group_hash
-from paceline.formats.ascend_db.columns import StringIds, as_column, durations, labelled, otherwise
+from paceline.formats.ascend_db.columns import (
+    CallSums,
+    StringIds,
+    as_column,
+    durations,
+    labelled,
+    otherwise,
+    sum_calls,
+)
 from paceline.formats.ascend_db.database import Database, as_text, open_database
 from paceline.formats.ascend_db.steps import step_windows
 from paceline.formats.base import Sink
@@ -20,6 +29,8 @@ from paceline.formats.parallel_groups import add_groups, decode_groups
 from paceline.formats.step_windows import StepWindows
 
 _MIB = 1 << 20
+_NOTHING = "none.none"
+"""A column that no database has."""
 _PYTHON_FRAME = 50003
 """PYTORCH_API.type of Python functions: they are nested, so that their sum would count time several times."""
 
@@ -91,12 +102,6 @@ def read_events(path: Path, sink: Sink) -> None:
                 _add_call_events(database, table, process, sink)
 
 
-def duration_sql(database: Database, table: str) -> str:
-    """endNs - startNs; null if the end is missing or before the start."""
-    start, end = database.integer(f"{table}.startNs"), database.integer(f"{table}.endNs")
-    return f"CASE WHEN ({end}) >= ({start}) THEN ({end}) - ({start}) END"
-
-
 def group_of(name: str | None) -> str | None:
     """The group id that collectives have: the hash of the communicator's id, which may be stored instead of the id."""
     return None if not name else name if name.isdecimal() else group_hash(name)
@@ -155,19 +160,16 @@ def _device(database: Database, rank: int) -> int | None:
 
 
 def _add_computing(database: Database, windows: StepWindows, sink: Sink) -> None:
-    texts = ("name", "opType", "taskType", "inputShapes", "inputDataTypes", "outputShapes")
-    names = database.names(*(f"COMPUTE_TASK_INFO.{column}" for column in texts))
-    sql = f"""
-        SELECT {database.integer("TASK.startNs")} AS start,
-               {database.integer("TASK.endNs")} AS stop,
-               {database.integer("TASK.streamId")} AS stream,
-               {database.integer("COMPUTE_TASK_INFO.waitNs")} AS wait,
-               {", ".join(database.any(f"COMPUTE_TASK_INFO.{column}") for column in texts)}
-        FROM TASK
-        JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId
-        WHERE start >= 0
-    """
-    for start, end, stream, wait, name, kind, core, shapes, types, out in database.columns_of(sql):
+    texts = [
+        f"COMPUTE_TASK_INFO.{column}"
+        for column in ("name", "opType", "taskType", "inputShapes", "inputDataTypes", "outputShapes")
+    ]
+    names = database.names(*texts)
+    source = "TASK JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId"
+    numbers = ("TASK.startNs", "TASK.endNs", "TASK.streamId", "COMPUTE_TASK_INFO.waitNs")
+    for start, end, stream, wait, name, kind, core, shapes, types, out in database.timed_columns(
+        source, numbers, texts
+    ):
         sink.add(
             "kernels",
             {
@@ -187,17 +189,10 @@ def _add_computing(database: Database, windows: StepWindows, sink: Sink) -> None
 
 
 def _add_communication(database: Database, windows: StepWindows, sink: Sink) -> None:
-    names = database.names("COMMUNICATION_OP.opName", "COMMUNICATION_OP.opType")
-    sql = f"""
-        SELECT {database.integer("COMMUNICATION_OP.startNs")} AS start,
-               {database.integer("COMMUNICATION_OP.endNs")} AS stop,
-               {database.integer("COMMUNICATION_OP.waitNs")} AS wait,
-               {database.any("COMMUNICATION_OP.opName")},
-               {database.any("COMMUNICATION_OP.opType")}
-        FROM COMMUNICATION_OP
-        WHERE start >= 0
-    """
-    for start, end, wait, name, kind in database.columns_of(sql):
+    texts = ("COMMUNICATION_OP.opName", "COMMUNICATION_OP.opType")
+    numbers = [f"COMMUNICATION_OP.{column}" for column in ("startNs", "endNs", "waitNs")]
+    names = database.names(*texts)
+    for start, end, wait, name, kind in database.timed_columns("COMMUNICATION_OP", numbers, texts):
         sink.add(
             "kernels",
             {
@@ -256,9 +251,9 @@ def _add_memory(database: Database, table: str, kind: str, columns: dict[str, st
     numbers = [column for column in columns if column != "name"]
     selected = ", ".join(f"{database.integer(f'{table}.{columns[column]}')} AS {column}" for column in numbers)
     sql = f"SELECT {database.any(name_column)}, {selected} FROM {table} WHERE time IS NOT NULL"
-    for ids, *values in database.columns_of(sql):
-        rows = dict(zip(numbers, values, strict=True))
-        sink.add("memory", {"kind": kind, "name": names.of(ids, _component), **rows})
+    for ids, *values in database.stream(sql):
+        rows = dict(zip(numbers, map(as_column, values), strict=True))
+        sink.add("memory", {"kind": kind, "name": names.of(as_column(ids), _component), **rows})
 
 
 def _component(name: str) -> str | None:
@@ -278,23 +273,23 @@ def _peak(database: Database) -> int | None:
 
 
 def _add_host_calls(database: Database, table: str, layers: dict[Any, str] | None, sink: Sink) -> None:
-    names = database.names(f"{table}.name")
-    without_frames = f"WHERE {database.any(f'{table}.type')} IS NOT ?" if layers is None else ""
-    layer = database.any(f"{table}.type") if layers is not None else "NULL"
-    sql = f"""
-        WITH calls AS (
-            SELECT {layer} AS layer, name, {duration_sql(database, table)} AS duration FROM {table} {without_frames}
-        )
-        SELECT layer, name, count(*), sum(duration), min(duration), max(duration) FROM calls GROUP BY layer, name
-    """
-    parameters = [_PYTHON_FRAME] if layers is None else []
-    known_layers = StringIds(layers or {}, keeps_text=False)
-    for layer_ids, ids, count, time, shortest, longest in database.columns_of(sql, parameters):
+    columns = [f"{table}.{column}" for column in ("name", "type")]
+    summed: dict[tuple[Any, Any], CallSums] = {}
+    for start, end, ids, kinds in database.columns_of(table, (f"{table}.startNs", f"{table}.endNs"), columns):
+        if layers is None:
+            chosen = np.ma.filled(kinds != _PYTHON_FRAME, True)
+            sum_calls(summed, durations(start, end)[chosen], None, ids[chosen])
+        else:
+            sum_calls(summed, durations(start, end), kinds, ids)
+    if summed:
+        known_layers = StringIds(layers or {}, keeps_text=False).of(as_column([layer for layer, _ in summed]))
+        names = database.names(f"{table}.name").of(as_column([name for _, name in summed]))
+        count, time, shortest, longest = zip(*summed.values(), strict=True)
         sink.add(
             "host_calls",
             {
-                "layer": "framework" if layers is None else known_layers.of(layer_ids),
-                "name": names.of(ids),
+                "layer": "framework" if layers is None else known_layers,
+                "name": names,
                 "count": count,
                 "time": time,
                 "min": shortest,
@@ -316,7 +311,7 @@ _COUNTERS: tuple[tuple[str, str, str, float], ...] = (
 def _add_counter(database: Database, counter: tuple[str, str, str, float], sink: Sink) -> None:
     table, column, series, scale = counter
     mode_column, unit_column = {"HBM": ("HBM.type", "HBM.hbmId"), "LLC": ("LLC.mode", "LLC.llcId")}.get(
-        table, ("none.none", "none.none")
+        table, (_NOTHING, _NOTHING)
     )
     modes = database.names(mode_column)
     value = database.any(f"{table}.{column}")
@@ -352,19 +347,11 @@ def _counter_name(table: str, series: str, unit: int | None, mode: str) -> str:
 
 def _add_task_events(database: Database, sink: Sink) -> None:
     joins = database.has("COMPUTE_TASK_INFO", "globalTaskId", "name") and database.has("TASK", "globalTaskId")
-    join = "LEFT JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId" if joins else ""
+    join = " LEFT JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId" if joins else ""
+    texts = ("COMPUTE_TASK_INFO.name" if joins else _NOTHING, "TASK.taskType")
     names = database.names("COMPUTE_TASK_INFO.name", "TASK.taskType")
-    sql = f"""
-        SELECT {database.integer("TASK.startNs")} AS start,
-               {database.integer("TASK.endNs")},
-               {database.integer("TASK.streamId")},
-               {database.integer("TASK.depth")},
-               {"COMPUTE_TASK_INFO.name" if joins else "NULL"},
-               {database.any("TASK.taskType")}
-        FROM TASK {join}
-        WHERE start >= 0
-    """
-    for start, end, stream, depth, ids, kinds in database.columns_of(sql):
+    numbers = ("TASK.startNs", "TASK.endNs", "TASK.streamId", "TASK.depth")
+    for start, end, stream, depth, ids, kinds in database.timed_columns(f"TASK{join}", numbers, texts):
         categories = names.of(kinds)
         sink.add(
             "events",
@@ -380,16 +367,10 @@ def _add_task_events(database: Database, sink: Sink) -> None:
 
 
 def _add_communication_events(database: Database, sink: Sink) -> None:
-    names = database.names("COMMUNICATION_OP.opName", "COMMUNICATION_OP.groupName")
-    sql = f"""
-        SELECT {database.integer("COMMUNICATION_OP.startNs")} AS start,
-               {database.integer("COMMUNICATION_OP.endNs")},
-               {database.any("COMMUNICATION_OP.opName")},
-               {database.any("COMMUNICATION_OP.groupName")}
-        FROM COMMUNICATION_OP
-        WHERE start >= 0
-    """
-    for start, end, ids, groups in database.columns_of(sql):
+    texts = ("COMMUNICATION_OP.opName", "COMMUNICATION_OP.groupName")
+    numbers = ("COMMUNICATION_OP.startNs", "COMMUNICATION_OP.endNs")
+    names = database.names(*texts)
+    for start, end, ids, groups in database.timed_columns("COMMUNICATION_OP", numbers, texts):
         sink.add(
             "events",
             {
@@ -407,21 +388,13 @@ def _group_track(name: str) -> str:
 
 def _add_call_events(database: Database, table: str, process: str, sink: Sink) -> None:
     names, layers = database.names(f"{table}.name"), StringIds(database.enum("ENUM_API_TYPE"), keeps_text=False)
-    sql = f"""
-        SELECT {database.integer(f"{table}.startNs")} AS start,
-               {database.integer(f"{table}.endNs")},
-               ({database.integer(f"{table}.globalTid")}) & 4294967295,
-               {database.integer(f"{table}.depth")},
-               {database.any(f"{table}.name")},
-               {database.any(f"{table}.type")}
-        FROM {table}
-        WHERE start >= 0
-    """
-    for start, end, thread, depth, ids, kinds in database.columns_of(sql):
+    numbers = [f"{table}.{column}" for column in ("startNs", "endNs", "globalTid", "depth")]
+    texts = (f"{table}.name", f"{table}.type")
+    for start, end, thread, depth, ids, kinds in database.timed_columns(table, numbers, texts):
         sink.add(
             "events",
             {
-                "track": labelled(f"{process}/Thread ", thread),
+                "track": labelled(f"{process}/Thread ", thread & 0xFFFFFFFF),
                 "name": names.of(ids),
                 "category": layers.of(kinds),
                 "start": start,
