@@ -6,6 +6,7 @@ run for ever), and numbers are selected with an expression that is null for anyt
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -195,7 +196,7 @@ def _with_schema(path: Path, connection: sqlite3.Connection) -> Database:
     connection.execute("PRAGMA query_only = ON")
     schema = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
     virtual = {name for kind, name, sql in schema if kind == "view" or _is_virtual(sql)}
-    described = {name: _columns(connection, name) for _, name, _ in schema if name not in virtual}
+    described = _columns(connection, [name for _, name, _ in schema if name not in virtual])
     return Database(
         path,
         connection,
@@ -215,7 +216,12 @@ def _is_virtual(sql: str | None) -> bool:
     return (sql or "").split()[:2] == ["CREATE", "VIRTUAL"]
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> dict[str, str]:
-    """Name → INT or another type, by the rule of SQLite."""
-    described = connection.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
-    return {name: "INT" if "INT" in kind.upper() else kind for name, kind in described}
+def _columns(connection: sqlite3.Connection, tables: list[str]) -> dict[str, dict[str, str]]:
+    """Table → column → INT or another type, by the rule of SQLite."""
+    described: dict[str, dict[str, str]] = {table: {} for table in tables}
+    sql = (
+        "SELECT tables.value, info.name, info.type FROM json_each(?) AS tables, pragma_table_info(tables.value) AS info"
+    )
+    for table, name, kind in connection.execute(sql, [json.dumps(tables)]):
+        described[table][name] = "INT" if "INT" in kind.upper() else kind
+    return described
