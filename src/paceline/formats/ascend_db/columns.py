@@ -135,9 +135,9 @@ def sum_calls(summed: dict[tuple[Any, Any], CallSums], times: Column, layers: Co
     codes = kind_codes * len(different) + codes
     known = ~np.ma.getmaskarray(times)
     durations_known, codes_known = np.ma.getdata(times)[known], codes[known]
-    if durations_known.sum(dtype=np.float64) >= _LIMIT:
-        raise FormatError("the durations of its calls add up to more than 64 bits")
     size = len(different) * len(kinds)
+    if np.any(np.bincount(codes_known, durations_known, minlength=size) >= _LIMIT):
+        raise FormatError("the durations of its calls add up to more than 64 bits")
     counts, known_counts = np.bincount(codes, minlength=size), np.bincount(codes_known, minlength=size)
     totals = np.zeros(size, dtype=np.int64)
     shortest, longest = np.full(size, np.iinfo(np.int64).max), np.full(size, -1)
