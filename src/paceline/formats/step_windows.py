@@ -18,7 +18,7 @@ class StepWindows:
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
-    def steps_of(self, times: Sequence[int]) -> NDArray[Any] | None:
+    def steps_of(self, times: Sequence[int] | NDArray[np.int64]) -> NDArray[Any] | None:
         """The step of each time, masked (null) outside of all steps; None if no steps were recorded."""
         if not len(self.steps):
             return None

@@ -267,7 +267,7 @@ def _array(kind: str, values: Values | Any, length: int) -> NDArray[Any]:
     """A NumPy column that DuckDB can scan: masked where None, objects only for text."""
     if not _is_column(values):
         values = [values] * length
-    if isinstance(values, np.ndarray) and values.dtype != object:
+    if isinstance(values, np.ndarray) and (values.dtype != object or kind == "VARCHAR"):
         return values
     if kind == "VARCHAR":
         return np.array(values, dtype=object)

@@ -89,7 +89,7 @@ def _loading(database: Database) -> list[StepSpan]:
     """When torch's DataLoader was asked for a batch."""
     if not database.has("PYTORCH_API", "name", "startNs", "endNs") or not database.has("STRING_IDS", "id", "value"):
         return []
-    where = "WHERE name IN (SELECT id FROM STRING_IDS WHERE substr(value, 1, ?) = ?)"
+    where = "name IN (SELECT id FROM STRING_IDS WHERE substr(value, 1, ?) = ?)"
     spans = _spans(database, "PYTORCH_API", where, [len(LOADING), LOADING])
     return [StepSpan(start, end) for start, end in spans.T.tolist()]
 
@@ -164,9 +164,9 @@ def _split(
 def _device_spans(database: Database) -> tuple[Spans, Spans]:
     """Merged intervals of computing and of communication."""
     if database.has("OVERLAP_ANALYSIS", "startNs", "endNs", "type"):
-        overlap = "OVERLAP_ANALYSIS", "WHERE type = ?"
+        overlap = "OVERLAP_ANALYSIS", "type = ?"
         return _spans(database, *overlap, [0]), _spans(database, *overlap, [1])
-    computing = "WHERE globalTaskId IN (SELECT globalTaskId FROM COMPUTE_TASK_INFO)"
+    computing = "globalTaskId IN (SELECT globalTaskId FROM COMPUTE_TASK_INFO)"
     known = database.has("COMPUTE_TASK_INFO", "globalTaskId") and database.has("TASK", "globalTaskId")
     return (
         _spans(database, "TASK", computing) if known else np.empty((2, 0), dtype=np.int64),
@@ -179,23 +179,18 @@ def _received(database: Database) -> Spans:
     known = database.names("COMMUNICATION_OP.opName").known
     receives = [key for key, name in known.items() if isinstance(key, int) and op_of(name) == "receive"]
     # As one JSON parameter: SQLite limits the number of parameters.
-    return _spans(
-        database, "COMMUNICATION_OP", "WHERE opName IN (SELECT value FROM json_each(?))", [json.dumps(receives)]
-    )
+    return _spans(database, "COMMUNICATION_OP", "opName IN (SELECT value FROM json_each(?))", [json.dumps(receives)])
 
 
-def _spans(database: Database, table: str, where: str = "", parameters: Sequence[object] = ()) -> Spans:
+def _spans(database: Database, table: str, where: str = "true", parameters: Sequence[object] = ()) -> Spans:
     if not database.has(table, "startNs", "endNs"):
         return np.empty((2, 0), dtype=np.int64)
-    start, end = database.integer(f"{table}.startNs"), database.integer(f"{table}.endNs")
-    sql = f"""
-        WITH spans AS (SELECT {start} AS start, {end} AS stop FROM {table} {where})
-        SELECT start, stop FROM spans WHERE start >= 0 AND stop >= start
-    """
+    times = (f"{table}.startNs", f"{table}.endNs")
     # Merging chunk by chunk keeps memory small: millions of tasks form few intervals.
     merged = np.empty((2, 0), dtype=np.int64)
-    for starts, ends in database.stream(sql, parameters):
-        merged = merge_spans(np.concatenate([merged, np.array([starts, ends], dtype=np.int64)], axis=1))
+    for starts, ends in database.timed_columns(table, times, where=where, parameters=parameters):
+        spans = np.stack([np.ma.getdata(starts), np.ma.filled(ends, -1)])
+        merged = merge_spans(np.concatenate([merged, spans[:, spans[1] >= spans[0]]], axis=1))
     return merged
 
 

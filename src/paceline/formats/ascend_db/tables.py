@@ -6,13 +6,22 @@ unlike in the text results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from paceline.core.collective_names import group_hash
+from paceline.formats.ascend_db.columns import (
+    CallSums,
+    StringIds,
+    as_column,
+    durations,
+    labelled,
+    otherwise,
+    sum_calls,
+)
 from paceline.formats.ascend_db.database import Database, as_text, open_database
 from paceline.formats.ascend_db.steps import step_windows
 from paceline.formats.base import Sink
@@ -20,6 +29,8 @@ from paceline.formats.parallel_groups import add_groups, decode_groups
 from paceline.formats.step_windows import StepWindows
 
 _MIB = 1 << 20
+_NOTHING = "none.none"
+"""A column that no database has."""
 _PYTHON_FRAME = 50003
 """PYTORCH_API.type of Python functions: they are nested, so that their sum would count time several times."""
 
@@ -91,12 +102,6 @@ def read_events(path: Path, sink: Sink) -> None:
                 _add_call_events(database, table, process, sink)
 
 
-def duration_sql(database: Database, table: str) -> str:
-    """endNs - startNs; null if the end is missing or before the start."""
-    start, end = database.integer(f"{table}.startNs"), database.integer(f"{table}.endNs")
-    return f"CASE WHEN ({end}) >= ({start}) THEN ({end}) - ({start}) END"
-
-
 def group_of(name: str | None) -> str | None:
     """The group id that collectives have: the hash of the communicator's id, which may be stored instead of the id."""
     return None if not name else name if name.isdecimal() else group_hash(name)
@@ -155,50 +160,39 @@ def _device(database: Database, rank: int) -> int | None:
 
 
 def _add_computing(database: Database, windows: StepWindows, sink: Sink) -> None:
-    texts = ("name", "opType", "taskType", "inputShapes", "inputDataTypes", "outputShapes")
-    names = database.names(*(f"COMPUTE_TASK_INFO.{column}" for column in texts))
-    sql = f"""
-        SELECT {database.integer("TASK.startNs")} AS start,
-               {duration_sql(database, "TASK")} AS duration,
-               {database.integer("TASK.streamId")} AS stream,
-               {database.integer("COMPUTE_TASK_INFO.waitNs")} AS wait,
-               {", ".join(database.any(f"COMPUTE_TASK_INFO.{column}") for column in texts)}
-        FROM TASK
-        JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId
-        WHERE start >= 0
-    """
-    for start, duration, stream, wait, *ids in database.stream(sql):
-        name, kind, core, shapes, types, out = (names.of(column) for column in ids)
+    texts = [
+        f"COMPUTE_TASK_INFO.{column}"
+        for column in ("name", "opType", "taskType", "inputShapes", "inputDataTypes", "outputShapes")
+    ]
+    names = database.names(*texts)
+    source = "TASK JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId"
+    numbers = ("TASK.startNs", "TASK.endNs", "TASK.streamId", "COMPUTE_TASK_INFO.waitNs")
+    for start, end, stream, wait, name, kind, core, shapes, types, out in database.timed_columns(
+        source, numbers, texts
+    ):
         sink.add(
             "kernels",
             {
                 "step": windows.steps_of(start),
-                "name": name,
-                "type": kind,
-                "core": core,
-                "stream": list(stream),
-                "start": list(start),
-                "duration": list(duration),
-                "wait": list(wait),
-                "input_shapes": _plain(shapes),
-                "input_types": _plain(types),
-                "output_shapes": _plain(out),
+                "name": names.of(name),
+                "type": names.of(kind),
+                "core": names.of(core),
+                "stream": stream,
+                "start": start,
+                "duration": durations(start, end),
+                "wait": wait,
+                "input_shapes": names.of(shapes, _plain),
+                "input_types": names.of(types, _plain),
+                "output_shapes": names.of(out, _plain),
             },
         )
 
 
 def _add_communication(database: Database, windows: StepWindows, sink: Sink) -> None:
-    names = database.names("COMMUNICATION_OP.opName", "COMMUNICATION_OP.opType")
-    sql = f"""
-        SELECT {database.integer("COMMUNICATION_OP.startNs")} AS start,
-               {duration_sql(database, "COMMUNICATION_OP")} AS duration,
-               {database.integer("COMMUNICATION_OP.waitNs")} AS wait,
-               {database.any("COMMUNICATION_OP.opName")},
-               {database.any("COMMUNICATION_OP.opType")}
-        FROM COMMUNICATION_OP
-        WHERE start >= 0
-    """
-    for start, duration, wait, name, kind in database.stream(sql):
+    texts = ("COMMUNICATION_OP.opName", "COMMUNICATION_OP.opType")
+    numbers = [f"COMMUNICATION_OP.{column}" for column in ("startNs", "endNs", "waitNs")]
+    names = database.names(*texts)
+    for start, end, wait, name, kind in database.timed_columns("COMMUNICATION_OP", numbers, texts):
         sink.add(
             "kernels",
             {
@@ -206,16 +200,16 @@ def _add_communication(database: Database, windows: StepWindows, sink: Sink) -> 
                 "name": names.of(name),
                 "type": names.of(kind),
                 "core": "COMMUNICATION",
-                "start": list(start),
-                "duration": list(duration),
-                "wait": list(wait),
+                "start": start,
+                "duration": durations(start, end),
+                "wait": wait,
             },
         )
 
 
-def _plain(values: Sequence[str | None]) -> list[str | None]:
+def _plain(shapes: str) -> str | None:
     """Shapes without their quotes; None for N/A."""
-    return [None if value is None or value == "N/A" else value.strip('"') for value in values]
+    return None if shapes == "N/A" else shapes.strip('"')
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------
@@ -252,18 +246,19 @@ _MEMORY: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 def _add_memory(database: Database, table: str, kind: str, columns: dict[str, str], sink: Sink) -> None:
     name_column = f"{table}.{columns['name']}"
-    names = database.names(name_column).known | (database.enum("ENUM_MODULE") if table == "NPU_MODULE_MEM" else {})
+    modules = database.enum("ENUM_MODULE") if table == "NPU_MODULE_MEM" else {}
+    names = StringIds(database.names(name_column).known | modules, keeps_text=False)
     numbers = [column for column in columns if column != "name"]
     selected = ", ".join(f"{database.integer(f'{table}.{columns[column]}')} AS {column}" for column in numbers)
     sql = f"SELECT {database.any(name_column)}, {selected} FROM {table} WHERE time IS NOT NULL"
     for ids, *values in database.stream(sql):
-        rows = dict(zip(numbers, (list(value) for value in values), strict=True))
-        sink.add("memory", {"kind": kind, "name": [_component(names.get(key)) for key in ids], **rows})
+        rows = dict(zip(numbers, map(as_column, values), strict=True))
+        sink.add("memory", {"kind": kind, "name": names.of(as_column(ids), _component), **rows})
 
 
-def _component(name: str | None) -> str | None:
+def _component(name: str) -> str | None:
     """Names as in memory_record.csv: APP instead of app."""
-    return {"app": "APP", "device": "DEVICE"}.get(name, name) if name else None
+    return {"app": "APP", "device": "DEVICE"}.get(name, name) or None
 
 
 def _peak(database: Database) -> int | None:
@@ -278,26 +273,27 @@ def _peak(database: Database) -> int | None:
 
 
 def _add_host_calls(database: Database, table: str, layers: dict[Any, str] | None, sink: Sink) -> None:
-    names = database.names(f"{table}.name")
-    without_frames = f"WHERE {database.any(f'{table}.type')} IS NOT ?" if layers is None else ""
-    layer = database.any(f"{table}.type") if layers is not None else "NULL"
-    sql = f"""
-        WITH calls AS (
-            SELECT {layer} AS layer, name, {duration_sql(database, table)} AS duration FROM {table} {without_frames}
-        )
-        SELECT layer, name, count(*), sum(duration), min(duration), max(duration) FROM calls GROUP BY layer, name
-    """
-    parameters = [_PYTHON_FRAME] if layers is None else []
-    for layer_ids, ids, count, time, shortest, longest in database.stream(sql, parameters):
+    columns = [f"{table}.{column}" for column in ("name", "type")]
+    summed: dict[tuple[Any, Any], CallSums] = {}
+    for start, end, ids, kinds in database.columns_of(table, (f"{table}.startNs", f"{table}.endNs"), columns):
+        if layers is None:
+            chosen = np.ma.filled(kinds != _PYTHON_FRAME, True)
+            sum_calls(summed, durations(start, end)[chosen], None, ids[chosen])
+        else:
+            sum_calls(summed, durations(start, end), kinds, ids)
+    if summed:
+        known_layers = StringIds(layers or {}, keeps_text=False).of(as_column([layer for layer, _ in summed]))
+        names = database.names(f"{table}.name").of(as_column([name for _, name in summed]))
+        count, time, shortest, longest = zip(*summed.values(), strict=True)
         sink.add(
             "host_calls",
             {
-                "layer": "framework" if layers is None else [layers.get(key) for key in layer_ids],
-                "name": names.of(ids),
-                "count": list(count),
-                "time": list(time),
-                "min": list(shortest),
-                "max": list(longest),
+                "layer": "framework" if layers is None else known_layers,
+                "name": names,
+                "count": count,
+                "time": time,
+                "min": shortest,
+                "max": longest,
             },
         )
 
@@ -315,7 +311,7 @@ _COUNTERS: tuple[tuple[str, str, str, float], ...] = (
 def _add_counter(database: Database, counter: tuple[str, str, str, float], sink: Sink) -> None:
     table, column, series, scale = counter
     mode_column, unit_column = {"HBM": ("HBM.type", "HBM.hbmId"), "LLC": ("LLC.mode", "LLC.llcId")}.get(
-        table, ("none.none", "none.none")
+        table, (_NOTHING, _NOTHING)
     )
     modes = database.names(mode_column)
     value = database.any(f"{table}.{column}")
@@ -326,7 +322,7 @@ def _add_counter(database: Database, counter: tuple[str, str, str, float], sink:
         WHERE time IS NOT NULL AND typeof({value}) IN ('integer', 'real')
     """
     for time, values, mode_ids, units in database.stream(sql):
-        labels = [(mode or "").title() for mode in modes.of(mode_ids)]
+        labels = [(mode or "").title() for mode in modes.of(as_column(mode_ids))]
         sink.add(
             "counters",
             {
@@ -351,76 +347,58 @@ def _counter_name(table: str, series: str, unit: int | None, mode: str) -> str:
 
 def _add_task_events(database: Database, sink: Sink) -> None:
     joins = database.has("COMPUTE_TASK_INFO", "globalTaskId", "name") and database.has("TASK", "globalTaskId")
-    join = "LEFT JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId" if joins else ""
+    join = " LEFT JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId" if joins else ""
+    texts = ("COMPUTE_TASK_INFO.name" if joins else _NOTHING, "TASK.taskType")
     names = database.names("COMPUTE_TASK_INFO.name", "TASK.taskType")
-    sql = f"""
-        SELECT {database.integer("TASK.startNs")} AS start,
-               {duration_sql(database, "TASK")},
-               {database.integer("TASK.streamId")},
-               {database.integer("TASK.depth")},
-               {"COMPUTE_TASK_INFO.name" if joins else "NULL"},
-               {database.any("TASK.taskType")}
-        FROM TASK {join}
-        WHERE start >= 0
-    """
-    for start, duration, stream, depth, ids, kinds in database.stream(sql):
+    numbers = ("TASK.startNs", "TASK.endNs", "TASK.streamId", "TASK.depth")
+    for start, end, stream, depth, ids, kinds in database.timed_columns(f"TASK{join}", numbers, texts):
         categories = names.of(kinds)
         sink.add(
             "events",
             {
-                "track": [f"Ascend Hardware/Stream {number}" for number in stream],
-                "name": [name or kind for name, kind in zip(names.of(ids), categories, strict=True)],
+                "track": labelled("Ascend Hardware/Stream ", stream),
+                "name": otherwise(names.of(ids), categories),
                 "category": categories,
-                "start": list(start),
-                "duration": list(duration),
-                "depth": list(depth),
+                "start": start,
+                "duration": durations(start, end),
+                "depth": depth,
             },
         )
 
 
 def _add_communication_events(database: Database, sink: Sink) -> None:
-    names = database.names("COMMUNICATION_OP.opName", "COMMUNICATION_OP.groupName")
-    sql = f"""
-        SELECT {database.integer("COMMUNICATION_OP.startNs")} AS start,
-               {duration_sql(database, "COMMUNICATION_OP")},
-               {database.any("COMMUNICATION_OP.opName")},
-               {database.any("COMMUNICATION_OP.groupName")}
-        FROM COMMUNICATION_OP
-        WHERE start >= 0
-    """
-    for start, duration, ids, groups in database.stream(sql):
+    texts = ("COMMUNICATION_OP.opName", "COMMUNICATION_OP.groupName")
+    numbers = ("COMMUNICATION_OP.startNs", "COMMUNICATION_OP.endNs")
+    names = database.names(*texts)
+    for start, end, ids, groups in database.timed_columns("COMMUNICATION_OP", numbers, texts):
         sink.add(
             "events",
             {
-                "track": [f"Communication/{group_of(group) or ''}" for group in names.of(groups)],
+                "track": otherwise(names.of(groups, _group_track), "Communication/"),
                 "name": names.of(ids),
-                "start": list(start),
-                "duration": list(duration),
+                "start": start,
+                "duration": durations(start, end),
             },
         )
 
 
+def _group_track(name: str) -> str:
+    return f"Communication/{group_of(name) or ''}"
+
+
 def _add_call_events(database: Database, table: str, process: str, sink: Sink) -> None:
-    names, layers = database.names(f"{table}.name"), database.enum("ENUM_API_TYPE")
-    sql = f"""
-        SELECT {database.integer(f"{table}.startNs")} AS start,
-               {duration_sql(database, table)},
-               ({database.integer(f"{table}.globalTid")}) & 4294967295,
-               {database.integer(f"{table}.depth")},
-               {database.any(f"{table}.name")},
-               {database.any(f"{table}.type")}
-        FROM {table}
-        WHERE start >= 0
-    """
-    for start, duration, thread, depth, ids, kinds in database.stream(sql):
+    names, layers = database.names(f"{table}.name"), StringIds(database.enum("ENUM_API_TYPE"), keeps_text=False)
+    numbers = [f"{table}.{column}" for column in ("startNs", "endNs", "globalTid", "depth")]
+    texts = (f"{table}.name", f"{table}.type")
+    for start, end, thread, depth, ids, kinds in database.timed_columns(table, numbers, texts):
         sink.add(
             "events",
             {
-                "track": [f"{process}/Thread {number}" for number in thread],
+                "track": labelled(f"{process}/Thread ", thread & 0xFFFFFFFF),
                 "name": names.of(ids),
-                "category": [layers.get(kind) for kind in kinds],
-                "start": list(start),
-                "duration": list(duration),
-                "depth": list(depth),
+                "category": layers.of(kinds),
+                "start": start,
+                "duration": durations(start, end),
+                "depth": depth,
             },
         )

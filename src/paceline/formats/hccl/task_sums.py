@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import duckdb
+import numpy as np
 
 from paceline.core.collective_names import hccl_sequence, op_of
 from paceline.formats.base import Sink
@@ -57,11 +58,23 @@ def _name_operators(connection: duckdb.DuckDBPyConnection) -> None:
     Names without HCCL's counter ("Default/AllReduce-op534_0") are numbered 1,000,000 × step + position in the step:
     equal on two ranks for the same collective, even if one of them recorded fewer steps.
     """
-    connection.execute("CREATE OR REPLACE TEMP TABLE hccl_names (name VARCHAR, kind VARCHAR, counter BIGINT)")
-    names = [name for (name,) in connection.execute("SELECT DISTINCT name FROM hccl_ops").fetchall()]
-    rows = [[name, op_of(name), hccl_sequence(name)] for name in names if name is not None]
-    if rows:
-        connection.executemany("INSERT INTO hccl_names VALUES (?, ?, ?)", rows)
+    names = [
+        name for (name,) in connection.execute("SELECT DISTINCT name FROM hccl_ops").fetchall() if name is not None
+    ]
+    counters = [hccl_sequence(name) for name in names]
+    rows = {
+        "name": np.array(names, dtype=object),
+        "kind": np.array([op_of(name) for name in names], dtype=object),
+        "counter": np.array([counter or 0 for counter in counters], dtype=np.int64),
+        "counted": np.array([counter is not None for counter in counters], dtype=np.bool_),
+    }
+    connection.register("hccl_parsed", rows)
+    connection.execute("""
+        CREATE OR REPLACE TEMP TABLE hccl_names AS
+        SELECT name::VARCHAR AS name, kind::VARCHAR AS kind, CASE WHEN counted THEN counter END AS counter
+        FROM hccl_parsed
+    """)
+    connection.unregister("hccl_parsed")
     connection.execute("""
         CREATE OR REPLACE TEMP TABLE hccl_known AS
         SELECT hccl_ops.*, kind,
