@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from paceline.core.collective_names import group_hash
 from paceline.formats.ascend_db.reader import READER
-from paceline.formats.ascend_db.steps import length, merge_spans, read_steps, step_number
+from paceline.formats.ascend_db.steps import read_steps, step_number
+from paceline.formats.step_split import length, merge_spans
 from paceline.formats.units import bytes_from_mb, scaled_decimal
 from support.reader_helpers import FIXTURES, needs_fixtures, read_all, rows
 

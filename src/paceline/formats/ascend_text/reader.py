@@ -131,7 +131,8 @@ def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> It
     steps, trace = files.get("step_trace_time.csv"), files.get("trace_view.json")
     if (steps or trace) and not supplies_steps(files, rank):
         read_split = partial(read_steps, steps.path if steps else None, trace.path if trace else None)
-        yield RecordingSection("steps", frozenset({"steps"}), _present(steps, trace), read_split, parsed=0.02)
+        searched = 0.02 if steps else 1.0
+        yield RecordingSection("steps", frozenset({"steps"}), _present(steps, trace), read_split, parsed=searched)
     if trace:
         read_samples = partial(read_trace_counters, trace.path)
         yield RecordingSection("trace_view.json counters", frozenset({"counters"}), (trace,), read_samples, parsed=0.02)

@@ -35,6 +35,13 @@ class RankFiles:
         files = {file for section in self.sections for file in section.files}
         return Counter(_file_class(file.name) for file in files)
 
+    def classes_by_section(self) -> dict[str, set[str]]:
+        """The same by section, without how many."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for section in self.sections:
+            found[section.name] |= {_file_class(file.name) for file in section.files}
+        return dict(found)
+
 
 def files_of_ranks(recordings: Iterable[RankRecording]) -> list[RankFiles]:
     """By format and rank; several cycles of one recording count together."""
@@ -64,12 +71,17 @@ def missing_files(ranks: Sequence[RankFiles]) -> list[EvidenceGap]:
 
 
 def _missing_of_two(*pair: RankFiles) -> Iterator[EvidenceGap]:
-    """By section: names of files may hold the host's."""
-    of_rank = [{section.name: section.tables for section in each.sections} for each in pair]
-    for mine, other, rank in zip(of_rank, reversed(of_rank), (each.rank for each in pair), strict=True):
-        for name in sorted(other.keys() - mine.keys()):
-            if not re.search(r"\d", name):
-                yield EvidenceGap("missing", (rank,), f"no {name}, which the other rank has", core=is_core(other[name]))
+    """Sections, and files of a section if one rank has all that the other has: names of files may hold the host's."""
+    held = [each.classes_by_section() for each in pair]
+    for mine, other, peer, rank in zip(held, reversed(held), reversed(pair), (each.rank for each in pair), strict=True):
+        tables = {section.name: section.tables for section in peer.sections}
+        lacking = {name: tables[name] for name in other.keys() - mine.keys() if not re.search(r"\d", name)}
+        for name in other.keys() & mine.keys():
+            if mine[name] < other[name]:
+                lacking |= dict.fromkeys(other[name] - mine[name], tables[name])
+        for name in sorted(lacking):
+            core = is_core(lacking[name])
+            yield EvidenceGap("missing", (rank,), f"no {name}, which the other rank has", core=core)
 
 
 def _missing_of(ranks: Sequence[RankFiles]) -> Iterator[EvidenceGap]:

@@ -56,6 +56,19 @@ def test_of_two_ranks_sections_are_compared_because_names_may_hold_the_host() ->
     ]
 
 
+def test_of_two_ranks_a_file_that_a_section_lacks_is_missing() -> None:
+    both, one = (steps_recording(rank, *names) for rank, names in enumerate((("a.csv", "b.json"), ("b.json",))))
+    assert missing(both, one) == [((1,), "no a.csv, which the other rank has", True)]
+    hosts = (steps_recording(rank, name) for rank, name in enumerate(("host_a.json", "host_b.json")))
+    assert missing(*hosts) == []
+
+
+def steps_recording(rank: int, *names: str) -> RankRecording:
+    """One section of several files."""
+    files = tuple(File(f"{rank}/{name}", Path(f"/none/{rank}/{name}"), 9, 0) for name in names)
+    return RankRecording("made", rank, f"{rank}", (RecordingSection("steps", frozenset({"steps"}), files, nothing),))
+
+
 def test_files_beside_the_core_tables_are_told_apart() -> None:
     ranks = [recording(rank, "m.csv", table="memory") for rank in range(3)]
     assert missing(*ranks, RankRecording("made", 3, "3", ()))[0][2] is False
