@@ -388,3 +388,15 @@ def test_union_covers_each_moment_once(pairs: list[tuple[int, int]]) -> None:
     spans = np.array([[start for start, _ in pairs], [start + size for start, size in pairs]], dtype=np.int64)
     moments = {moment for start, size in pairs for moment in range(start, start + size)}
     assert length(merge_spans(spans.reshape(2, -1))) == len(moments)
+
+
+def test_a_renamed_database_keeps_the_rank_that_it_holds(tmp_path: Path) -> None:
+    """…and the contradiction is said; before, findings named a rank that does not exist."""
+    for rank, name in ((0, "0"), (1, "7")):
+        with database(tmp_path / "in" / f"rank{rank}_ascend_pt" / f"ascend_pytorch_profiler_{name}.db") as connection:
+            table(connection, "STRING_IDS", "id, value", [(1, "x")])
+            table(connection, "TASK", "startNs, endNs", [(1, 2)])
+            table(connection, "RANK_DEVICE_MAP", "rankId, deviceId", [(rank, rank)])
+    _, found = read_all(READER, tmp_path / "in", tmp_path)
+    conflict = "is of rank 7 by its name, of rank 1 by its table RANK_DEVICE_MAP"
+    assert [(each.rank, each.conflicts) for each in found] == [(0, ()), (1, (conflict,))]

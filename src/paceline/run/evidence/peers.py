@@ -38,11 +38,11 @@ class RankFiles:
         return Counter(_file_class(file.name) for file in files) + Counter(self.contents)
 
     def classes_by_section(self) -> dict[str, set[str]]:
-        """The same by section, without how many."""
+        """The same by section, numbers left out of its name too, without how many."""
         found: dict[str, set[str]] = {"": set(self.contents)}
         for section in self.sections:
-            found.setdefault(section.name, set())
-            found[section.name] |= {_file_class(file.name) for file in section.files}
+            found.setdefault(_file_class(section.name), set())
+            found[_file_class(section.name)] |= {_file_class(file.name) for file in section.files}
         return found
 
 
@@ -94,11 +94,12 @@ def _missing_of_two(*pair: RankFiles) -> Iterator[EvidenceGap]:
     """Sections, and files of a section if one rank has all that the other has: names of files may hold the host's."""
     held = [each.classes_by_section() for each in pair]
     for mine, other, peer, rank in zip(held, reversed(held), reversed(pair), (each.rank for each in pair), strict=True):
-        tables = {section.name: section.tables for section in peer.sections} | {"": CORE_TABLES}
-        lacking = {name: tables[name] for name in other.keys() - mine.keys() if not re.search(r"\d", name)}
-        for name in other.keys() & mine.keys():
-            if not name or mine[name] < other[name]:
-                lacking |= dict.fromkeys(other[name] - mine[name], tables[name])
+        named = {_file_class(section.name): section for section in peer.sections}
+        lacking = {named[key].name: named[key].tables for key in other.keys() - mine.keys()}
+        for key in other.keys() & mine.keys():
+            if not key or mine[key] < other[key]:
+                tables = named[key].tables if key else CORE_TABLES
+                lacking |= dict.fromkeys(other[key] - mine[key], tables)
         for name in sorted(lacking):
             core = is_core(lacking[name])
             yield EvidenceGap("missing", (rank,), f"no {name}, which the other rank has", core=core)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,13 @@ import pytest
 from paceline.formats.base import RankRecording, RecordingSection, Sink
 from paceline.run.evidence.file_ends import cut_off, same_content
 from paceline.run.evidence.files import FileGaps
-from paceline.run.evidence.peers import copied_files, files_of_ranks, guessed_identities, missing_files
+from paceline.run.evidence.peers import (
+    conflicting_identities,
+    copied_files,
+    files_of_ranks,
+    guessed_identities,
+    missing_files,
+)
 from paceline.storage.file_tree import File, Tree
 
 
@@ -137,3 +144,16 @@ def test_only_local_files_are_looked_into(tmp_path: Path) -> None:
     assert (gap.kind, gap.ranks, gap.file) == ("cut", (0,), "k.csv")
     cut.path.unlink()
     assert FileGaps(Tree(Path(), ()), (), local=True).cut_off_in(sections) == []
+
+
+def test_names_that_contradict_the_rank_are_a_conflict() -> None:
+    said = replace(recording(1, "a.db"), conflicts=("is of rank 7 by its name",))
+    [gap] = conflicting_identities([recording(0, "a.db"), said])
+    assert (gap.kind, gap.ranks, gap.message) == ("conflict", (1,), "1: is of rank 7 by its name")
+
+
+def test_a_table_that_the_peers_databases_have_is_missing() -> None:
+    whole = [replace(recording(rank, "a.db"), contents=frozenset({"table META_DATA"})) for rank in range(3)]
+    lacking = replace(whole[2], contents=frozenset())
+    assert missing(*whole[:2], lacking) == [((2,), "no table META_DATA, which 2 of 3 ranks have", True)]
+    assert missing(whole[1], lacking) == [((2,), "no table META_DATA, which the other rank has", True)]
