@@ -14,7 +14,7 @@ from paceline.diagnosis.context import DiagnosisContext, Floats
 from paceline.diagnosis.evidence_gaps import weigh
 from paceline.diagnosis.finding import Diagnosis, RunFacts, StepTimes
 from paceline.diagnosis.hardware import Hardware
-from paceline.diagnosis.input_evidence import with_bottleneck
+from paceline.diagnosis.input_evidence import with_input_evidence
 from paceline.diagnosis.loss import with_loss
 from paceline.diagnosis.masked_faults import price_after_fixing_top
 from paceline.diagnosis.platform import platform
@@ -80,7 +80,7 @@ def examine(
     rules: list[RuleFunction] = [*our_rules(), *custom_rules]
     found = [finding for rule in rules for finding in rule(context)]
     kept = [finding for finding in price_after_fixing_top(context, found) if _is_reported(finding)]
-    complete = [_with_coverage(with_bottleneck(context, finding), context) for finding in kept]
+    complete = [_with_coverage(with_input_evidence(context, finding), context) for finding in kept]
     contradictions = _contradictions(context)
     weighed = weigh(complete, [*run.gaps, *contradictions])
     facts = _run_facts(context, weighed.withheld, [gap.message for gap in contradictions])

@@ -69,7 +69,8 @@ def lower_confidence(finding: RuleFinding, gaps: Sequence[EvidenceGap]) -> RuleF
     for left, _ in by_kind.values():
         confidence *= left
     gravest = sorted(by_kind.values(), key=lambda each: each[0])[:_MOST_DOUBTS]
-    return replace(finding, confidence=round(confidence, 4), doubts=tuple(_doubt(gap) for _, gap in gravest))
+    doubts = (*finding.doubts, *(_doubt(gap) for _, gap in gravest))
+    return replace(finding, confidence=round(confidence, 4), doubts=doubts)
 
 
 def weight(finding: RuleFinding, gap: EvidenceGap) -> float:

@@ -98,7 +98,7 @@ class LossPart(msgspec.Struct, frozen=True, kw_only=True):
     """What one cause costs, ms per step."""
 
     cause: str
-    """Id of a finding, or uneven, communication, bubble, input, host, unexplained: see docs/diagnosis.md."""
+    """Id of a finding, or uneven, communication, bubble, input, host, exposed, unexplained: see docs/diagnosis.md."""
     ms: float
     """Its share of the loss, the mean over the steps; the shares add up. Below 0 where it hides behind others."""
     fixable: bool

@@ -1,4 +1,4 @@
-"""Which dataset operator holds an input-bound run up: proof for a finding that other rules made."""
+"""Which dataset operator holds an input-bound run up: proof for a finding that other rules made, or that there is none."""
 
 from __future__ import annotations
 
@@ -6,9 +6,35 @@ from collections import Counter
 from dataclasses import replace
 from statistics import fmean
 
+import numpy as np
+
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.rule_finding import MeasuredValue, RuleFinding
 from paceline.metrics.input_pipeline import Bottleneck, bottlenecks
+
+UNPROVEN = 0.5
+"""Share of the confidence that is left where no wait for a batch was recorded: the time before the first device work may as
+well be the host's. On a real ResNet-50 a fifth of it was loading."""
+_UNPROVEN = (
+    "no wait for a batch was recorded: the time before the first device work is taken for it, and may be the host's"
+)
+
+
+def with_input_evidence(context: DiagnosisContext, finding: RuleFinding) -> RuleFinding:
+    """The finding with the operator that holds its input up, or less sure where nothing shows that input is late."""
+    if finding.id != "input-bound":
+        return finding
+    if _is_recorded(context, finding):
+        return with_bottleneck(context, finding)
+    confidence = round(UNPROVEN * finding.confidence, 4)
+    return replace(finding, confidence=confidence, doubts=(*finding.doubts, _UNPROVEN))
+
+
+def _is_recorded(context: DiagnosisContext, finding: RuleFinding) -> bool:
+    """Whether a wait for a batch was recorded on any of its ranks, or a dataset queue."""
+    named = [row for row, info in enumerate(context.ranks) if info.rank in finding.subject.ranks]
+    waits = context.matrix("data_wait")[named or slice(None)]
+    return not bool(np.isnan(waits).all()) or bool(context.rows("SELECT 1 FROM input_pipeline LIMIT 1"))
 
 
 def with_bottleneck(context: DiagnosisContext, finding: RuleFinding) -> RuleFinding:

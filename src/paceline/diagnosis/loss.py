@@ -15,7 +15,9 @@ from paceline.metrics.steps import KNOWN, Floats, shares_of
 from paceline.replay import loss
 
 MOST_FAULTS = 6
-RECIPE_CAUSES = frozenset({"communication", "bubble"})
+UNTIMED = "exposed"
+"""Communication that nothing hides as the step table says it, where no collective was recorded."""
+RECIPE_CAUSES = frozenset({"communication", "bubble", UNTIMED})
 """What healthy communication exposes, and what the schedule leaves empty: another recipe may help, nothing is broken."""
 
 
@@ -28,6 +30,7 @@ def with_loss(facts: RunFacts, context: DiagnosisContext, ranked: Sequence[RuleF
     account = loss.account(
         context.replay, faults, classes=context.peer_groups, input_wait=np.nan_to_num(context.matrix(INPUT_WAIT))
     )
+    account = _with_untimed_communication(context, account)
     parts = [_part(part, numbers[place] if place < len(faults) else None) for place, part in enumerate(account.parts)]
     now, told = _mean_ms(account.measured), _adding_up(account, parts)
     return msgspec.structs.replace(
@@ -42,6 +45,25 @@ def with_loss(facts: RunFacts, context: DiagnosisContext, ranked: Sequence[RuleF
 def _device_is_known(context: DiagnosisContext) -> bool:
     """Whether what the devices did was recorded: what is not known cannot be lost, nor be left as computing."""
     return shares_of(context.performance.rank_parts).get("unknown", 0.0) < KNOWN
+
+
+def _with_untimed_communication(context: DiagnosisContext, account: loss.Loss) -> loss.Loss:
+    """What is left beside computing is communication up to what the step table says, where no event shows any."""
+    if not context.timeline.is_end.all():
+        return account
+    computing, exposed = (_mean_of_ranks(context.matrix(column)) for column in ("computing", "exposed"))
+    share = np.clip(account.best - computing, 0.0, exposed)
+    if not share.any():
+        return account
+    *others, rest = account.parts
+    return loss.Loss(account.measured, account.best - share, (*others, loss.LossPart(UNTIMED, share), rest))
+
+
+def _mean_of_ranks(values: Floats) -> Floats:
+    """Per step; 0 where no rank knows."""
+    known = (~np.isnan(values)).sum(axis=0)
+    means: Floats = np.nansum(values, axis=0) / np.maximum(1, known)
+    return means
 
 
 def _is_fault(finding: RuleFinding) -> bool:

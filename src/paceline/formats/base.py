@@ -116,6 +116,10 @@ class RankRecording:
     earlier_warnings: tuple[EarlierWarning, ...] = ()
     earlier_gaps: tuple[EarlierGap, ...] = ()
     """Warnings from when the rows were first read; become warnings again."""
+    conflicts: tuple[str, ...] = ()
+    """What says that it is of another rank: its name, its directory, files beside it."""
+    contents: frozenset[str] = frozenset()
+    """What its main file holds that findings are built on (tables of a database), to be compared with its peers."""
     rank_assumed: bool = False
     """Whether the rank is a guess: no name and no file records it."""
     one_clock: bool = False

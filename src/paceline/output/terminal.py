@@ -33,7 +33,13 @@ _COLOURS = {
     "data": "magenta",
     "unknown": "bright_black",
 }
-_LOSS_COLOURS = {"communication": "dark_orange", "bubble": "bright_black", "input": "magenta", "host": "white"}
+_LOSS_COLOURS = {
+    "communication": "dark_orange",
+    "exposed": "dark_orange",
+    "bubble": "bright_black",
+    "input": "magenta",
+    "host": "white",
+}
 _MASKED_SHARE = 0.1
 """Fixing a fault alone saves so much more or less than its share, where others hide it."""
 _MOST_WARNINGS = 5

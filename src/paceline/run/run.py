@@ -21,6 +21,7 @@ from paceline.run.derivation import add_rows, apply_kinds, create_members, deriv
 from paceline.run.derived_cache import DerivedCache
 from paceline.run.evidence.absent_ranks import absent_ranks
 from paceline.run.evidence.clocks import reconcile_clocks
+from paceline.run.evidence.exchanged_files import exchanged_links, exchanged_times
 from paceline.run.evidence.files import FileGaps
 from paceline.run.evidence.gap import EvidenceGap, gap_of
 from paceline.run.evidence.reconcile import (
@@ -254,10 +255,12 @@ class Run:
 
     def _reconcile(self) -> list[EvidenceGap]:
         gaps = [*reconcile_members(self.connection), *reconcile_identities(self.connection)]
-        gaps += reconcile_parts(self.connection)
+        gaps += [*reconcile_parts(self.connection), *exchanged_links(self.connection)]
         if "steps" in self._loaded:
             gaps += unrecorded_collectives(self.connection)
-        return gaps + (reconcile_kernels(self.connection) if {"kernels", "steps"} <= self._loaded else [])
+        if {"kernels", "steps"} <= self._loaded:
+            gaps += [*reconcile_kernels(self.connection), *exchanged_times(self.connection)]
+        return gaps
 
     def _fill_notes(self) -> None:
         notes: dict[int, list[str]] = defaultdict(list)

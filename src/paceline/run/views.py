@@ -71,6 +71,10 @@ RANKS = """
         SELECT behind, stage + 1 FROM chain JOIN neighbours ON before = rank WHERE stage < 1024
     ),
     pipeline AS (SELECT rank, max(stage) AS stage FROM chain GROUP BY rank),
+    -- Most ranks declare the same stage: a rank that lost its metadata is none of another.
+    only_stage AS (
+        SELECT min(stage) AS stage FROM identified HAVING min(stage) = max(stage) AND 2 * count(stage) > count(*)
+    ),
     -- A rank in two groups of one kind with different indices (a mesh of its own) has no single coordinate.
     indices AS (
         SELECT rank, kind, if(count(DISTINCT index) = 1, any_value(index), NULL) AS index FROM members
@@ -84,7 +88,10 @@ RANKS = """
     everyone AS (
         SELECT rank FROM recorded UNION SELECT rank FROM identified UNION SELECT rank FROM members
     )
-    SELECT rank, host, device, card, coalesce(identified.stage, pipeline.stage, stages.stage) AS stage,
+    SELECT rank, host, device, card,
+           coalesce(
+               identified.stage, pipeline.stage, stages.stage, if(format IS NULL, NULL, (SELECT stage FROM only_stage))
+           ) AS stage,
            coordinates.dp, coordinates.tp, coordinates.cp, coordinates.ep, format, path, clock_offset,
            format IS NOT NULL AND note IS NULL AND known_note IS NULL AS complete,
            if(format IS NULL, 'no recording of this rank was found', coalesce(note, known_note)) AS note

@@ -24,8 +24,8 @@ from support.storage.trees import QUICK, content
 LAYOUTS = ("ascend-text", "ascend-db", "mindinsight", "msprof", "msadvisor", "kineto")
 COMMUNICATION = ("steps", "collectives", "transfers", "links", "packets")
 KEPT_OF = {
-    # Only the timeline, which is left out, has the start of a step; its duration is elsewhere.
-    ("ascend-text", "steps"): slice(4, None),
+    # Only the timeline, which is left out, has the start of a step and its input wait; its duration is elsewhere.
+    ("ascend-text", "steps"): slice(6, None),
     ("ascend-db", "steps"): slice(4, None),
     # CANN's sums keep µs as a double; only the database, which is left out, has the nanoseconds of a start.
     ("ascend-db", "collectives"): slice(8, None),

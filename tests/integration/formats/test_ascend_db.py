@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import paceline
 from paceline.core.collective_names import group_hash
 from paceline.formats.ascend_db.reader import READER
-from paceline.formats.ascend_db.steps import length, merge_spans, read_steps, step_number
+from paceline.formats.ascend_db.steps import read_steps, step_number
+from paceline.formats.step_split import length, merge_spans
 from paceline.formats.units import bytes_from_mb, scaled_decimal
 from support.reader_helpers import FIXTURES, needs_fixtures, read_all, rows
 
@@ -387,3 +389,29 @@ def test_union_covers_each_moment_once(pairs: list[tuple[int, int]]) -> None:
     spans = np.array([[start for start, _ in pairs], [start + size for start, size in pairs]], dtype=np.int64)
     moments = {moment for start, size in pairs for moment in range(start, start + size)}
     assert length(merge_spans(spans.reshape(2, -1))) == len(moments)
+
+
+def test_a_renamed_database_keeps_the_rank_that_it_holds(tmp_path: Path) -> None:
+    """…and the contradiction is said; before, findings named a rank that does not exist."""
+    for rank, name in ((0, "0"), (1, "7")):
+        with database(tmp_path / "in" / f"rank{rank}_ascend_pt" / f"ascend_pytorch_profiler_{name}.db") as connection:
+            table(connection, "STRING_IDS", "id, value", [(1, "x")])
+            table(connection, "TASK", "startNs, endNs", [(1, 2)])
+            table(connection, "RANK_DEVICE_MAP", "rankId, deviceId", [(rank, rank)])
+    _, found = read_all(READER, tmp_path / "in", tmp_path)
+    conflict = "is of rank 7 by its name, of rank 1 by its table RANK_DEVICE_MAP"
+    assert [(each.rank, each.conflicts) for each in found] == [(0, ()), (1, (conflict,))]
+
+
+def test_a_rank_that_lost_its_metadata_keeps_the_stage_of_all_others(tmp_path: Path) -> None:
+    """…and its peers; before, nothing stood out where it was half as fast."""
+    for rank in range(3):
+        with database(tmp_path / "in" / f"h{rank}_ascend_pt" / f"ascend_pytorch_profiler_{rank}.db") as connection:
+            table(connection, "STRING_IDS", "id, value", [(1, "x")])
+            table(connection, "TASK", "startNs, endNs", [(1, 2)])
+            if rank != 2:
+                sizes = '{"pipeline_model_parallel_size": 1, "world_size": 3}'
+                table(connection, "META_DATA", "name, value", [("distributed_args", sizes)])
+    with paceline.open(tmp_path / "in", store=tmp_path / "store") as run:
+        assert run.sql("SELECT rank, stage FROM ranks").fetchall() == [(0, 0), (1, 0), (2, 0)]
+        assert ("missing", (2,)) in [(gap.kind, gap.ranks) for gap in run.gaps]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +274,21 @@ def test_files_written_by_mindspores_own_viewers_are_read(tmp_path: Path) -> Non
     ]
     assert ("receive", 4_000_000) in rows(batch, "collectives", "op, bytes")
     assert rows(batch, "input_pipeline", "count(*)")[0][0] > 0
+
+
+@needs_fixtures
+def test_without_the_step_table_its_numbers_come_from_the_timeline(tmp_path: Path) -> None:
+    """A split of another origin on one rank would be compared with the table of the other."""
+    shutil.copytree(TEXT, tmp_path / "cut", copy_function=shutil.copyfile)
+    (tmp_path / "cut" / "rank1_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "step_trace_time.csv").unlink()
+    parts = "rank, step, duration, computing, communication, overlapped, exposed, free, bubble"
+    whole, cut = (rows(read_all(READER, root, tmp_path)[0], "steps", parts) for root in (TEXT, tmp_path / "cut"))
+    assert len(whole) == 2
+    assert sorted(cut) == sorted(whole)
+
+
+def test_a_timeline_without_overlap_analysis_gives_durations_only(tmp_path: Path) -> None:
+    mark = {"ph": "X", "name": "ProfilerStep#3", "pid": 1, "tid": 1, "ts": "100.000", "dur": 50.0}
+    profile(tmp_path / "in", 0, {"trace_view.json": json.dumps([mark])})
+    batch, _ = read_all(READER, tmp_path / "in", tmp_path)
+    assert rows(batch, "steps", "step, duration, computing, free") == [(3, 50_000, None, None)]

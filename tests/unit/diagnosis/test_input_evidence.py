@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paceline.diagnosis.finding import Subject
-from paceline.diagnosis.input_evidence import with_bottleneck
+from paceline.diagnosis.input_evidence import with_bottleneck, with_input_evidence
 from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, RuleFinding
 from support.small_cluster import SmallCluster
 
@@ -61,3 +61,17 @@ def test_only_ranks_of_the_finding_count() -> None:
 
 def test_other_findings_and_other_recordings_stay_as_they_are() -> None:
     assert evidence(MAP, id="host-bound") == [] == evidence([])
+
+
+def test_time_before_the_first_device_work_alone_proves_no_late_input() -> None:
+    """Preparing is also what a host does before its first launch."""
+    recorded, unproven = (SmallCluster(1) for _ in range(2))
+    for cluster, columns in ((recorded, {"data_wait": 5}), (unproven, {"preparing": 5})):
+        cluster.work([100])
+        cluster.end_step(**columns)
+    assert with_input_evidence(recorded.context(), finding()) == finding()
+    found = with_input_evidence(unproven.context(), finding())
+    assert found.confidence == 0.45
+    assert found.doubts[0].startswith("no wait for a batch was recorded")
+    assert with_input_evidence(unproven.context(input_pipeline=READER), finding()).confidence == 0.9
+    assert with_input_evidence(unproven.context(), finding("host-bound")) == finding("host-bound")

@@ -99,3 +99,14 @@ def test_a_diagnosis_carries_its_loss() -> None:
     assert found.run.loss[0].cause == found.findings[0].id == "slow-rank"
     total = (found.run.best_step_ms or 0) + sum(part.ms for part in found.run.loss)
     assert found.run.mean_step_ms == pytest.approx(total, abs=1e-9)
+
+
+def test_where_no_collective_was_recorded_communication_is_not_left_as_computing() -> None:
+    """Steps of 100 and 80 ms, so that nobody is known to wait; 30 ms of computing and 40 of communication, says the table."""
+    cluster = SmallCluster(2)
+    for _ in range(3):
+        cluster.work([100, 80])
+        cluster.end_step(computing=30, exposed=40)
+    facts = with_loss(FACTS, cluster.context(), [])
+    assert parts(facts)["exposed"] == 40 and not facts.loss[-2].fixable
+    assert facts.mean_step_ms == pytest.approx((facts.best_step_ms or 0) + sum(part.ms for part in facts.loss))

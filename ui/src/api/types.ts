@@ -184,7 +184,7 @@ export interface Hits {
 
 /** What one cause costs, ms per step. */
 export interface LossPart {
-  /** Id of a finding, or uneven, communication, bubble, input, host, unexplained: see docs/diagnosis.md. */
+  /** Id of a finding, or uneven, communication, bubble, input, host, exposed, unexplained: see docs/diagnosis.md. */
   cause: string;
   /** Its share of the loss, the mean over the steps; the shares add up. Below 0 where it hides behind others. */
   ms: number;

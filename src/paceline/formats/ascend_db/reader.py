@@ -8,8 +8,9 @@ the vendor's documentation advises to collect only those.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from paceline.core.errors import FormatError
@@ -26,6 +27,7 @@ from paceline.formats.ascend_db.tables import (
     read_memory,
 )
 from paceline.formats.base import RankRecording, RecordingSection
+from paceline.formats.rank_claims import contradiction, strangers_by_directory
 from paceline.storage.file_tree import File, Tree, parent_of
 
 _OURS = re.compile(
@@ -36,7 +38,20 @@ _MONITOR = re.compile(r"(?P<job>msmonitor_\d+)_(?P<time>\d+)_\d+\.db$")
 _PROFILE = re.compile(r"^(?P<worker>.+)_(?P<time>\d{14,17})_ascend_(?:pt|ms)$")
 _PROF = re.compile(r"^PROF_\d+_(?P<time>\d{14,17})_\w+$")
 _INFO = re.compile(r"profiler_info_(\d+)\.json$")
+_CONTENT = "its table RANK_DEVICE_MAP"
 _SUMS = {"StepTraceTime", "CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix"}
+_COMPARED = (
+    "META_DATA",
+    "RANK_DEVICE_MAP",
+    "HOST_INFO",
+    "NPU_INFO",
+    "STEP_TIME",
+    "TASK",
+    "COMPUTE_TASK_INFO",
+    "COMMUNICATION_OP",
+    "COMMUNICATION_TASK_INFO",
+)
+"""Tables that a rank has if its peers do. OVERLAP_ANALYSIS is none: viewers add it to what they open."""
 _RECORDED = {"TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API", "STEP_TIME", "MSTX_EVENTS"}
 
 
@@ -51,6 +66,9 @@ class _DatabaseRecording:
     host_and_device: tuple[str, int]
     """Order in which recordings without a rank are numbered."""
     rank_assumed: bool = False
+    claims: Mapping[str, int | None] = field(default_factory=dict)
+    """What says which rank it is of: the name, what it holds, files beside it."""
+    contents: frozenset[str] = frozenset()
 
     @property
     def file(self) -> File:
@@ -72,11 +90,18 @@ class AscendDbReader:
             for broken, reason in _pair_databases(tree, directory, candidates, found):
                 note = f"{broken.relative}: {reason}; skipped"
                 yield RankRecording(self.name, _rank_in_name(broken), broken.relative, (), notes=(note,))
-        for recording, notes in _with_ranks(_without_merged(found)):
-            yield self._recording(tree, recording, notes)
+        numbered = list(_with_ranks(_by_content(_without_merged(found))))
+        strangers = strangers_by_directory(
+            [_root(one.file) for one, _ in numbered], [None if one.rank_assumed else one.rank for one, _ in numbered]
+        )
+        for place, (recording, notes) in enumerate(numbered):
+            claims = {**recording.claims, "the directory": strangers.get(place)}
+            yield self._recording(tree, replace(recording, claims=claims), notes)
 
     def _recording(self, tree: Tree, recording: _DatabaseRecording, notes: tuple[str, ...]) -> RankRecording:
         recorded, job = _time_and_job(recording.file)
+        assert recording.rank is not None
+        conflict = None if recording.rank_assumed else contradiction(recording.claims, recording.rank)
         return RankRecording(
             format=self.name,
             rank=recording.rank,
@@ -86,6 +111,8 @@ class AscendDbReader:
             job=job,
             notes=notes + tuple(_unmerged(tree, recording)),
             rank_assumed=recording.rank_assumed,
+            conflicts=(conflict,) if conflict else (),
+            contents=recording.contents,
         )
 
 
@@ -99,7 +126,7 @@ def _pair_databases(
     tree: Tree, directory: str, files: list[File], found: list[_DatabaseRecording]
 ) -> Iterator[tuple[File, str]]:
     """Add each database with its sums to `found`; yields databases that cannot be read, with the reason."""
-    mains: list[tuple[File, frozenset[str], int | None, tuple[str, int]]] = []
+    mains: list[_DatabaseRecording] = []
     sums: list[tuple[File, frozenset[str]]] = []
     for file in files:
         try:
@@ -108,7 +135,7 @@ def _pair_databases(
             with open_database(file.path) as database:
                 tables = frozenset(database.columns)
                 if tables & _RECORDED and "STRING_IDS" in tables:
-                    mains.append((file, tables, _mapped_rank(database), _host_and_device(database)))
+                    mains.append(_opened(file, tables, database))
                 elif tables & _SUMS:
                     sums.append((file, tables))
         except (FormatError, OSError) as error:
@@ -116,19 +143,44 @@ def _pair_databases(
                 yield file, str(error)
     own_sums = sums[0][0] if len(mains) == 1 and sums else None
     info = _info_rank(tree, directory)
-    for file, tables, mapped, host_and_device in mains:
-        rank = _first(_rank_in_name(file), mapped, info if len(mains) == 1 else None)
-        found.append(
-            _DatabaseRecording(
-                file, own_sums, rank, tables | (sums[0][1] if own_sums else frozenset()), host_and_device
-            )
-        )
+    for main in mains:
+        claims = {**main.claims, "profiler_info": info if len(mains) == 1 else None}
+        tables = main.tables | (sums[0][1] if own_sums else frozenset())
+        found.append(replace(main, sums=own_sums, tables=tables, claims=claims, rank=_first(*claims.values())))
     if not mains and sums:
         found.append(_DatabaseRecording(None, sums[0][0], info, sums[0][1], ("", 0)))
 
 
+def _opened(file: File, tables: frozenset[str], database: Database) -> _DatabaseRecording:
+    """A database of a rank, without the sums beside it."""
+    claims = {"its name": _rank_in_name(file), _CONTENT: _mapped_rank(database)}
+    return _DatabaseRecording(
+        file, None, None, tables, _host_and_device(database), claims=claims, contents=_contents(database)
+    )
+
+
+def _contents(database: Database) -> frozenset[str]:
+    """Tables that hold something, and who belongs together, which is in one of them."""
+    held = {name for name in _COMPARED if name in database.columns and database.rows(f"SELECT 1 FROM {name} LIMIT 1")}
+    groups = database.has("META_DATA", "name") and database.rows(
+        "SELECT 1 FROM META_DATA WHERE name = 'parallel_group_info' LIMIT 1"
+    )
+    return frozenset({f"table {name}" for name in held} | ({"table META_DATA, parallel groups"} if groups else set()))
+
+
 def _first(*ranks: int | None) -> int | None:
     return next((rank for rank in ranks if rank is not None), None)
+
+
+def _by_content(found: list[_DatabaseRecording]) -> list[_DatabaseRecording]:
+    """With the rank that each database holds, which moves with its measured times, unless that makes two ranks one."""
+    held = [_first(one.claims.get(_CONTENT), one.rank) for one in found]
+    sharing = Counter({(rank, one.rank) for rank, one in zip(held, found, strict=True)})
+    named_alike = Counter(rank for rank, _ in sharing)
+    return [
+        one if rank is None or named_alike[rank] > 1 else replace(one, rank=rank)
+        for rank, one in zip(held, found, strict=True)
+    ]
 
 
 def _rank_in_name(file: File) -> int | None:

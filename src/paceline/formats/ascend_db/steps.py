@@ -1,13 +1,9 @@
 """Steps of one rank from Ascend SQLite results: start and end, and how each step was spent.
 
-StepTraceTime of analysis.db is used as recorded (µs). Without it the split is computed in the same way from
+StepTraceTime of analysis.db is used as recorded (µs). Without it the split is computed in the same way (step_split.py) from
 OVERLAP_ANALYSIS, or from the tasks, clipped to the step:
 
-    computing     = |union of computing|            communication = |union of communication|
-    exposed       = |union of both| - computing     overlapped    = communication - exposed
-    free          = last device work - first device work - computing - exposed
-    preparing     = first device work - start of the step
-    data_wait     = part of it in which torch's DataLoader was asked for a batch, if that was recorded
+    data_wait     = part of `preparing` in which torch's DataLoader was asked for a batch, if that was recorded
 """
 
 from __future__ import annotations
@@ -20,17 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from paceline.core.collective_names import op_of
 from paceline.formats.ascend_db.database import Database, open_database
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.step_marks import LOADING, StepSpan, waited_for_input
+from paceline.formats.step_split import NO_SPANS, DeviceWork, Spans, clip, length, merge_spans, split_step
 from paceline.formats.step_windows import NO_STEPS, StepWindows
 from paceline.formats.units import scaled_decimal
-
-Spans = NDArray[np.int64]
-"""Intervals as two rows, starts and ends, ns."""
 
 _TRACE_COLUMNS = {
     "computing": "computing",
@@ -124,9 +117,8 @@ def _with_window(step: int, split: dict[str, int | None], windows: StepWindows) 
 def _computed(
     database: Database, windows: StepWindows, recorded: dict[int, Any], sink: Sink
 ) -> list[dict[str, int | None]]:
-    computing, communication = _device_spans(database)
-    received = _received(database)
-    both = merge_spans(np.concatenate([computing, communication], axis=1))
+    work = _device_work(database)
+    received, both = _received(database), work.both
     if not len(windows.steps):
         if not both.size:
             return []
@@ -135,43 +127,21 @@ def _computed(
     else:
         limits = list(zip(windows.steps.tolist(), windows.starts.tolist(), windows.ends.tolist(), strict=True))
     return [
-        _split(limit, computing, communication, both) | {"bubble": length(clip(received, *limit[1:]))}
-        for limit in limits
-        if limit[0] not in recorded
+        {"step": step, "start": start, "end": end, "duration": end - start}
+        | split_step(work, both, start, end)
+        | {"bubble": length(clip(received, start, end))}
+        for step, start, end in limits
+        if step not in recorded
     ]
 
 
-def _split(
-    limit: tuple[int | None, int, int], computing: Spans, communication: Spans, both: Spans
-) -> dict[str, int | None]:
-    step, start, end = limit
-    row: dict[str, int | None] = {"step": step, "start": start, "end": end, "duration": end - start}
-    work = clip(both, start, end)
-    if not work.size:
-        return row
-    computed, communicated = length(clip(computing, start, end)), length(clip(communication, start, end))
-    exposed = length(work) - computed
-    return row | {
-        "computing": computed,
-        "communication": communicated,
-        "exposed": exposed,
-        "overlapped": communicated - exposed,
-        "free": int(work[1, -1] - work[0, 0]) - length(work),
-        "preparing": int(work[0, 0]) - start,
-    }
-
-
-def _device_spans(database: Database) -> tuple[Spans, Spans]:
-    """Merged intervals of computing and of communication."""
+def _device_work(database: Database) -> DeviceWork:
     if database.has("OVERLAP_ANALYSIS", "startNs", "endNs", "type"):
         overlap = "OVERLAP_ANALYSIS", "type = ?"
-        return _spans(database, *overlap, [0]), _spans(database, *overlap, [1])
+        return DeviceWork(_spans(database, *overlap, [0]), _spans(database, *overlap, [1]))
     computing = "globalTaskId IN (SELECT globalTaskId FROM COMPUTE_TASK_INFO)"
     known = database.has("COMPUTE_TASK_INFO", "globalTaskId") and database.has("TASK", "globalTaskId")
-    return (
-        _spans(database, "TASK", computing) if known else np.empty((2, 0), dtype=np.int64),
-        _spans(database, "COMMUNICATION_OP"),
-    )
+    return DeviceWork(_spans(database, "TASK", computing) if known else NO_SPANS, _spans(database, "COMMUNICATION_OP"))
 
 
 def _received(database: Database) -> Spans:
@@ -184,32 +154,11 @@ def _received(database: Database) -> Spans:
 
 def _spans(database: Database, table: str, where: str = "true", parameters: Sequence[object] = ()) -> Spans:
     if not database.has(table, "startNs", "endNs"):
-        return np.empty((2, 0), dtype=np.int64)
+        return NO_SPANS
     times = (f"{table}.startNs", f"{table}.endNs")
     # Merging chunk by chunk keeps memory small: millions of tasks form few intervals.
-    merged = np.empty((2, 0), dtype=np.int64)
+    merged = NO_SPANS
     for starts, ends in database.timed_columns(table, times, where=where, parameters=parameters):
         spans = np.stack([np.ma.getdata(starts), np.ma.filled(ends, -1)])
         merged = merge_spans(np.concatenate([merged, spans[:, spans[1] >= spans[0]]], axis=1))
     return merged
-
-
-def merge_spans(spans: Spans) -> Spans:
-    """Sorted, disjoint intervals that cover the same time."""
-    if not spans.size:
-        return spans
-    ordered = spans[:, np.argsort(spans[0], kind="stable")]
-    reach = np.maximum.accumulate(ordered[1])
-    first = np.concatenate([[True], ordered[0, 1:] > reach[:-1]])
-    last = np.concatenate([first[1:], [True]])
-    return np.stack([ordered[0, first], reach[last]])
-
-
-def clip(spans: Spans, start: int, end: int) -> Spans:
-    """The part of disjoint intervals inside a window."""
-    clipped = np.clip(spans, start, end)
-    return clipped[:, clipped[1] > clipped[0]]
-
-
-def length(spans: Spans) -> int:
-    return int((spans[1] - spans[0]).sum())

@@ -97,12 +97,15 @@ def read_memory(files: Mapping[str, Path], megabyte: int, sink: Sink) -> None:
 
     torch_npu writes MiB; MindSpore divides KiB by 1000, so that its "MB" are 1,024,000 bytes.
     """
-    if path := files.get("memory_record.csv"):
-        _read_memory_samples(path, megabyte, sink)
-    if path := files.get("npu_module_mem.csv"):
-        _read_module_memory(path, megabyte, sink)
-    if path := files.get("operator_memory.csv"):
-        _read_operator_memory(path, megabyte, sink)
+    devices = {}
+    for name, read in _MEMORY_FILES.items():
+        if path := files.get(name):
+            rows = read(path, megabyte, sink)
+            devices[name] = {row.get("Device Type") or row.get("Device") or "N/A" for row in rows} - {"N/A"}
+    known = {name: found for name, found in devices.items() if found}
+    if known and not set.intersection(*known.values()):
+        named = ", ".join(f"{min(found)} in {name}" for name, found in known.items())
+        sink.warn(f"memory of several devices, {named}: a file may be another rank's", file=files[min(known)])
 
 
 def read_kernels(path: Path, sink: Sink) -> None:
@@ -153,7 +156,7 @@ def _kernel_column(column: str, source: str) -> str:
     return f"nullif({cell}, 'N/A') AS {column}"
 
 
-def _read_memory_samples(path: Path, megabyte: int, sink: Sink) -> None:
+def _read_memory_samples(path: Path, megabyte: int, sink: Sink) -> list[dict[str, str]]:
     rows = list(csv_rows(path, ("Component", "Timestamp(us)", "Total Reserved(MB)")))
     allocated = [_scaled(row.get("Total Allocated(MB)"), megabyte) for row in rows]
     sink.add(
@@ -171,9 +174,10 @@ def _read_memory_samples(path: Path, megabyte: int, sink: Sink) -> None:
     peak = max((size for size in allocated if size is not None), default=None)
     if peak is not None:
         sink.add("ranks_memory", {"peak": peak, "basis": "measured"})
+    return rows
 
 
-def _read_module_memory(path: Path, megabyte: int, sink: Sink) -> None:
+def _read_module_memory(path: Path, megabyte: int, sink: Sink) -> list[dict[str, str]]:
     rows = list(csv_rows(path, ("Component", "Timestamp(us)", "Total Reserved(MB)")))
     sink.add(
         "memory",
@@ -184,9 +188,10 @@ def _read_module_memory(path: Path, megabyte: int, sink: Sink) -> None:
             "reserved": [_scaled(row["Total Reserved(MB)"], megabyte) for row in rows],
         },
     )
+    return rows
 
 
-def _read_operator_memory(path: Path, megabyte: int, sink: Sink) -> None:
+def _read_operator_memory(path: Path, megabyte: int, sink: Sink) -> list[dict[str, str]]:
     rows = list(csv_rows(path, ("Name", "Size(KB)", "Allocation Time(us)")))
     prefix = "Allocation Total "
     columns: dict[str, Any] = {
@@ -199,6 +204,14 @@ def _read_operator_memory(path: Path, megabyte: int, sink: Sink) -> None:
     for what in ("allocated", "reserved", "active"):
         columns[what] = [_scaled(row.get(f"{prefix}{what.title()}(MB)"), megabyte) for row in rows]
     sink.add("memory", columns)
+    return rows
+
+
+_MEMORY_FILES = {
+    "memory_record.csv": _read_memory_samples,
+    "npu_module_mem.csv": _read_module_memory,
+    "operator_memory.csv": _read_operator_memory,
+}
 
 
 def _scaled(text: str | None, unit: int) -> int | None:

@@ -26,6 +26,7 @@ from paceline.formats.ascend_text.trace_view import read_steps, read_trace_count
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.formats.minddata.pipeline import minddata_sections
 from paceline.formats.mindspore_cpu.sections import cpu_sections, supplies_steps
+from paceline.formats.rank_claims import rank_in_directory, strangers_by_directory
 from paceline.formats.recorder.reader import has_recorder_log
 from paceline.storage.file_tree import File, Tree, parent_of
 
@@ -43,7 +44,6 @@ _MARKERS = (
 _CPU_FILE = re.compile(r"cpu_(?:op_execute_timestamp|op_detail_info|op_type_info|ms_memory_record)_(\d+)\.\w+$")
 _WORKER = re.compile(r"^(?P<worker>(?P<host>.+)_\d+)_(?P<time>\d{14,17})_ascend_(?:pt|ms)$")
 _RANKED = re.compile(r"^(?:profiler_info|minddata_pipeline_raw|minddata_pipeline_summary)_(\d+)\.")
-_RANK_IN_PATH = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
 _TORCH_MEGABYTE, _MINDSPORE_MEGABYTE = 1 << 20, 1_024_000
 
 
@@ -57,12 +57,20 @@ class AscendTextReader:
         profiles = sorted({profile for profile in found if profile is not None and not has_recorder_log(tree, profile)})
         ranks = [_rank_of(tree, profile) for profile in profiles]
         unused = iter(number for number in range(len(profiles)) if number not in ranks)
-        for profile, rank in zip(profiles, ranks, strict=True):
+        strangers = strangers_by_directory(profiles, ranks)
+        for place, (profile, rank) in enumerate(zip(profiles, ranks, strict=True)):
+            conflicts = _conflicts(tree, profile, strangers.get(place))
             yield self._recording(
-                tree, profile, next(unused) if rank is None else rank, note=_doubt(tree, profile, rank)
+                tree,
+                profile,
+                next(unused) if rank is None else rank,
+                assumed=rank is None,
+                conflicts=conflicts,
             )
 
-    def _recording(self, tree: Tree, profile: str, rank: int, *, note: str | None) -> RankRecording:
+    def _recording(
+        self, tree: Tree, profile: str, rank: int, *, assumed: bool, conflicts: tuple[str, ...]
+    ) -> RankRecording:
         files = _files_of(tree, profile)
         name = profile.rpartition("/")[2]
         worker = _WORKER.match(name)
@@ -73,8 +81,9 @@ class AscendTextReader:
             sections=tuple(_sections(tree, profile, files, rank)),
             recorded=worker["time"] if worker else "",
             job=f"{parent_of(profile)}/{worker['worker']}" if worker else "",
-            notes=(f"{profile or '.'}: {note}; assumed to be rank {rank}",) if note else (),
-            rank_assumed=note is not None,
+            notes=(f"{profile or '.'}: its rank is not recorded; assumed to be rank {rank}",) if assumed else (),
+            rank_assumed=assumed,
+            conflicts=conflicts,
         )
 
 
@@ -114,16 +123,14 @@ def _rank_of(tree: Tree, profile: str) -> int | None:
         for name in names:
             if found := pattern.match(name):
                 return int(found[1])
-    found = _RANK_IN_PATH.search(profile.rpartition("/")[2])
-    return int(found[1]) if found else None
+    return rank_in_directory(profile)
 
 
-def _doubt(tree: Tree, profile: str, rank: int | None) -> str | None:
-    """Why the rank of a profile is a guess."""
-    if rank is None:
-        return "its rank is not recorded"
+def _conflicts(tree: Tree, profile: str, by_directory: int | None) -> tuple[str, ...]:
+    """What says that a profile is of several ranks, or of another."""
     named = sorted({int(found[1]) for name in _files_of(tree, profile) if (found := _RANKED.match(name))})
-    return f"its files are named as of ranks {', '.join(map(str, named))}" if len(named) > 1 else None
+    mixed = [f"its files are named as of ranks {', '.join(map(str, named))}"] if len(named) > 1 else []
+    return (*mixed, *(() if by_directory is None else (f"its directory is named as of rank {by_directory}",)))
 
 
 def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> Iterator[RecordingSection]:
@@ -131,7 +138,8 @@ def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> It
     steps, trace = files.get("step_trace_time.csv"), files.get("trace_view.json")
     if (steps or trace) and not supplies_steps(files, rank):
         read_split = partial(read_steps, steps.path if steps else None, trace.path if trace else None)
-        yield RecordingSection("steps", frozenset({"steps"}), _present(steps, trace), read_split, parsed=0.02)
+        searched = 0.02 if steps else 1.0
+        yield RecordingSection("steps", frozenset({"steps"}), _present(steps, trace), read_split, parsed=searched)
     if trace:
         read_samples = partial(read_trace_counters, trace.path)
         yield RecordingSection("trace_view.json counters", frozenset({"counters"}), (trace,), read_samples, parsed=0.02)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.rare_events import rare_events
 from paceline.formats.chrome_trace.step_marks import MarkedSpans, StepSpan, marked_spans, waited_for_input
 from paceline.formats.chrome_trace.trace_events import load_trace, trace_query
 from paceline.formats.csv_files import csv_rows
+from paceline.formats.step_split import DeviceWork, Spans, clip, length, merge_spans, split_step
 from paceline.formats.units import integer, ns_from_us, number
 
+_SPLIT = ("computing", "communication", "overlapped", "exposed", "free", "preparing")
 _COUNTERS = (
     "MHz",
     "KB",
@@ -103,22 +107,17 @@ def _parse_trace_counters(path: Path, sink: Sink) -> None:
 
 
 def read_steps(step_trace: Path | None, trace_view: Path | None, sink: Sink) -> None:
-    """Rows of `steps`: the split from step_trace_time.csv, start, end and input wait from the timeline's marks."""
+    """Rows of `steps`: the split from step_trace_time.csv, start, end and input wait from the timeline's marks.
+
+    Without step_trace_time.csv the split is computed from the timeline's overlap analysis, from which the profiler writes it.
+    """
     marked = marked_spans(trace_view) if trace_view and trace_view.stat().st_size else MarkedSpans({}, [])
-    spans = marked.steps
-    if step_trace is None:
-        if spans:
-            sink.add(
-                "steps",
-                {
-                    "step": list(spans),
-                    "start": [span.start for span in spans.values()],
-                    "end": [span.end for span in spans.values()],
-                    "duration": [span.end - span.start for span in spans.values()],
-                },
-            )
+    if step_trace is not None:
+        rows = [_step_row(row, marked) for row in csv_rows(step_trace, ("Step", "Computing", "Free"))]
+    elif trace_view is not None and marked.steps:
+        rows = _computed_rows(trace_view, marked, sink)
+    else:
         return
-    rows = [_step_row(row, marked) for row in csv_rows(step_trace, ("Step", "Computing", "Free"))]
     if rows:
         sink.add("steps", {column: [row[column] for row in rows] for column in rows[0]})
     else:
@@ -146,3 +145,42 @@ def _step_row(row: dict[str, str], marked: MarkedSpans) -> dict[str, int | None]
         "data_wait": waited_for_input(marked.loading, span.start if span else None, preparing),
         "preparing": preparing,
     }
+
+
+# -- computing the split ---------------------------------------------------------------------------------------------
+
+
+def _computed_rows(trace_view: Path, marked: MarkedSpans, sink: Sink) -> list[dict[str, int | None]]:
+    """As step_trace_time.csv says it; only durations where the timeline has no overlap analysis."""
+    load_trace(sink.connection, trace_view, table="spans", phases="X")
+    work, received = _device_work(trace_view, sink)
+    sink.connection.execute("DROP TABLE spans")
+    both = work.both
+    rows: list[dict[str, int | None]] = []
+    for step, span in marked.steps.items():
+        split = split_step(work, both, span.start, span.end)
+        row: dict[str, int | None] = {"step": step, "start": span.start, "end": span.end}
+        row["duration"] = span.end - span.start
+        row |= {name: split.get(name) for name in _SPLIT}
+        row["bubble"] = length(clip(received, span.start, span.end)) if split else None
+        row["data_wait"] = waited_for_input(marked.loading, span.start, row["preparing"])
+        rows.append(row)
+    return rows
+
+
+def _device_work(trace_view: Path, sink: Sink) -> tuple[DeviceWork, Spans]:
+    """When the device computed and communicated by the overlap analysis, and received from other stages."""
+    processes, _ = _track_names(trace_view, sink)
+    analysis = [pid for pid, name in processes.items() if name == "Overlap Analysis"]
+    inside = "list_contains(?::VARCHAR[], pid) AND name = ?"
+    work = DeviceWork(
+        _merged(sink, inside, [analysis, "Computing"]), _merged(sink, inside, [analysis, "Communication"])
+    )
+    return work, _merged(sink, "NOT list_contains(?::VARCHAR[], pid) AND name ILIKE 'hcom_receive%'", [analysis])
+
+
+def _merged(sink: Sink, condition: str, parameters: list[object]) -> Spans:
+    found = sink.connection.execute(
+        f"SELECT ts, ts + dur AS stop FROM spans WHERE dur > 0 AND {condition}", parameters
+    ).fetchnumpy()
+    return merge_spans(np.array([found["ts"], found["stop"]], dtype=np.int64))

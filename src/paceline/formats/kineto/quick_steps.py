@@ -105,6 +105,7 @@ class _TraceSummary:
         self._device_marks = False
         self._updates: list[tuple[str, int]] = []
         self._host: list[tuple[int, int]] = []
+        self._all: list[tuple[int, int]] = []
         self._recorded: list[tuple[int, int]] = []
         self._names: dict[str, int] = {}
         self._collectives: dict[int, str] = {}
@@ -196,8 +197,12 @@ class _TraceSummary:
             raise UnsupportedTrace("a process or thread that is not a number or text") from error
 
     def _add_extent(self, spans: list[_Event], start: Times, end: Times) -> None:
-        """From when to when was recorded: everything, and what the host did."""
-        for extents, left_out in ((self._recorded, {"Trace"}), (self._host, {"Trace", *_DEVICE})):
+        """From when to when was recorded: everything, what is not the profiler's own, and what the host did."""
+        for extents, left_out in (
+            (self._all, set[str]()),
+            (self._recorded, {"Trace"}),
+            (self._host, {"Trace", *_DEVICE}),
+        ):
             kept = np.array([event.cat not in left_out for event in spans], dtype=np.bool_) & (end >= start)
             if kept.any():
                 extents.append((int(start[kept].min()), int(end[kept].max())))
@@ -229,7 +234,7 @@ class _TraceSummary:
 
     def _believable(self) -> bool:
         """Whether nothing lies so far from the host's work that the full reader looks at it again."""
-        [whole, host] = (_extent(extents or self._recorded) for extents in (self._recorded, self._host))
+        whole, host = _extent(self._all), _extent(self._host or self._all)
         return max(host[0] - whole[0], whole[1] - host[1], whole[1] - whole[0] - DAY) <= MINUTE
 
     def _device_work(self, launched: Times, communicates: NDArray[np.bool_], shift: int) -> DeviceWork:

@@ -8,7 +8,13 @@ from functools import cached_property
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.run.evidence.file_ends import cut_off
 from paceline.run.evidence.gap import EvidenceGap, is_core
-from paceline.run.evidence.peers import copied_files, files_of_ranks, guessed_identities, missing_files
+from paceline.run.evidence.peers import (
+    conflicting_identities,
+    copied_files,
+    files_of_ranks,
+    guessed_identities,
+    missing_files,
+)
 from paceline.run.evidence.siblings import sibling_gaps
 from paceline.storage.file_tree import File, Tree
 
@@ -28,7 +34,8 @@ class FileGaps:
             for recording in self._recordings
             for each in recording.earlier_gaps
         ]
-        gaps += [*guessed_identities(self._recordings), *missing_files(ranks)]
+        gaps += [*guessed_identities(self._recordings), *conflicting_identities(self._recordings)]
+        gaps += missing_files(ranks)
         gaps += sibling_gaps(self._tree, self._recordings, local=self._local)
         return (*gaps, *copied_files(ranks)) if self._local else tuple(gaps)
 

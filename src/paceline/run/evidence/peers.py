@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.run.evidence.file_ends import same_content
-from paceline.run.evidence.gap import EvidenceGap, is_core
+from paceline.run.evidence.gap import CORE_TABLES, EvidenceGap, is_core
 from paceline.storage.file_tree import File
 
 _TIMED = frozenset({"steps", "kernels", "collectives", "transfers", "events"})
@@ -29,20 +29,37 @@ class RankFiles:
     rank: int
     format: str
     sections: tuple[RecordingSection, ...]
+    contents: frozenset[str] = frozenset()
+    """What their main files hold, see RankRecording.contents."""
 
     def classes(self) -> Counter[str]:
-        """Names of the files, numbers left out, with how many of each there are."""
+        """Names of the files, numbers left out, with how many of each there are, and what they hold."""
         files = {file for section in self.sections for file in section.files}
-        return Counter(_file_class(file.name) for file in files)
+        return Counter(_file_class(file.name) for file in files) + Counter(self.contents)
+
+    def classes_by_section(self) -> dict[str, set[str]]:
+        """The same by section, numbers left out of its name too, without how many."""
+        found: dict[str, set[str]] = {"": set(self.contents)}
+        for section in self.sections:
+            found.setdefault(_file_class(section.name), set())
+            found[_file_class(section.name)] |= {_file_class(file.name) for file in section.files}
+        return found
 
 
 def files_of_ranks(recordings: Iterable[RankRecording]) -> list[RankFiles]:
     """By format and rank; several cycles of one recording count together."""
-    found: dict[tuple[str, int], list[RecordingSection]] = defaultdict(list)
+    found: dict[tuple[str, int], list[RankRecording]] = defaultdict(list)
     for recording in recordings:
         if recording.rank is not None:
-            found[recording.format, recording.rank] += recording.sections
-    return [RankFiles(rank, name, tuple(sections)) for (name, rank), sections in sorted(found.items())]
+            found[recording.format, recording.rank].append(recording)
+    return [
+        RankFiles(rank, name, tuple(section for each in cycles for section in each.sections), _contents(cycles))
+        for (name, rank), cycles in sorted(found.items())
+    ]
+
+
+def _contents(cycles: Iterable[RankRecording]) -> frozenset[str]:
+    return frozenset().union(*(each.contents for each in cycles))
 
 
 def guessed_identities(recordings: Sequence[RankRecording]) -> list[EvidenceGap]:
@@ -52,6 +69,16 @@ def guessed_identities(recordings: Sequence[RankRecording]) -> list[EvidenceGap]
     if len(ranks) < 2 or not guessed:
         return []
     return [EvidenceGap("identity", tuple(guessed), "rank numbers are assumed, not recorded")]
+
+
+def conflicting_identities(recordings: Iterable[RankRecording]) -> list[EvidenceGap]:
+    """Ranks that a name or a file beside the recording contradicts."""
+    return [
+        EvidenceGap("conflict", (each.rank,), f"{each.root or '.'}: {what}")
+        for each in recordings
+        if each.rank is not None
+        for what in each.conflicts
+    ]
 
 
 def missing_files(ranks: Sequence[RankFiles]) -> list[EvidenceGap]:
@@ -64,12 +91,18 @@ def missing_files(ranks: Sequence[RankFiles]) -> list[EvidenceGap]:
 
 
 def _missing_of_two(*pair: RankFiles) -> Iterator[EvidenceGap]:
-    """By section: names of files may hold the host's."""
-    of_rank = [{section.name: section.tables for section in each.sections} for each in pair]
-    for mine, other, rank in zip(of_rank, reversed(of_rank), (each.rank for each in pair), strict=True):
-        for name in sorted(other.keys() - mine.keys()):
-            if not re.search(r"\d", name):
-                yield EvidenceGap("missing", (rank,), f"no {name}, which the other rank has", core=is_core(other[name]))
+    """Sections, and files of a section if one rank has all that the other has: names of files may hold the host's."""
+    held = [each.classes_by_section() for each in pair]
+    for mine, other, peer, rank in zip(held, reversed(held), reversed(pair), (each.rank for each in pair), strict=True):
+        named = {_file_class(section.name): section for section in peer.sections}
+        lacking = {named[key].name: named[key].tables for key in other.keys() - mine.keys()}
+        for key in other.keys() & mine.keys():
+            if not key or mine[key] < other[key]:
+                tables = named[key].tables if key else CORE_TABLES
+                lacking |= dict.fromkeys(other[key] - mine[key], tables)
+        for name in sorted(lacking):
+            core = is_core(lacking[name])
+            yield EvidenceGap("missing", (rank,), f"no {name}, which the other rank has", core=core)
 
 
 def _missing_of(ranks: Sequence[RankFiles]) -> Iterator[EvidenceGap]:
@@ -79,6 +112,7 @@ def _missing_of(ranks: Sequence[RankFiles]) -> Iterator[EvidenceGap]:
         for section in each.sections:
             for file in section.files:
                 tables[_file_class(file.name)] |= section.tables
+        tables |= {name: set(CORE_TABLES) for name in each.contents}
     for name in sorted(tables):
         counts = {rank: classes[name] for rank, classes in held.items()}
         common, agreeing = Counter(counts.values()).most_common(1)[0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -194,21 +194,28 @@ def _apart(step: _StepKernels) -> bool:
 
 
 def _exchanged(by_rank: dict[int, list[_StepKernels]]) -> list[int]:
-    """Ranks whose kernels add up to what another rank's steps state, in every step and not to what their own do."""
+    """Ranks whose kernels add up to what another rank's steps state, in every step and not to what their own do.
+
+    Where computing overlaps, nowhere do kernels add up, and few steps may agree by chance; not both ways between two ranks.
+    """
     strangers = [rank for rank, steps in by_rank.items() if not any(_equal(step, step) for step in steps)]
+    stated = {rank: {step.step: step for step in steps} for rank, steps in by_rank.items()}
+    owners = {rank: _owners(by_rank[rank], rank, stated) for rank in strangers[:MOST_COMPARED]}
+    both_ways = [rank for rank, found in owners.items() if any(rank in owners.get(other, {}) for other in found)]
     if 2 * len(strangers) > len(by_rank):
-        return []  # computing overlaps: nowhere do kernels add up
-    return [
-        rank
-        for rank in strangers[:MOST_COMPARED]
-        if any(_all_equal(by_rank[rank], others) for other, others in by_rank.items() if other != rank)
-    ]
+        return both_ways
+    surely = [rank for rank, found in owners.items() if max(found.values(), default=0) >= FEWEST_STEPS]
+    return sorted({*both_ways, *surely})
 
 
-def _all_equal(kernels: list[_StepKernels], others: list[_StepKernels]) -> bool:
-    of_step = {step.step: step for step in others}
-    pairs = [(step, of_step[step.step]) for step in kernels if step.step in of_step]
-    return len(pairs) >= FEWEST_STEPS and all(_equal(step, other) for step, other in pairs)
+def _owners(kernels: list[_StepKernels], rank: int, stated: Mapping[int, Mapping[int, _StepKernels]]) -> dict[int, int]:
+    """Other ranks whose steps state what these kernels add up to → in how many steps: all that both have."""
+    found = {}
+    for other, steps in stated.items():
+        shared = [step for step in kernels if step.step in steps]
+        if other != rank and shared and all(_equal(step, steps[step.step]) for step in shared):
+            found[other] = len(shared)
+    return found
 
 
 def _equal(kernels: _StepKernels, stated: _StepKernels) -> bool:

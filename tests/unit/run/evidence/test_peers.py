@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,13 @@ import pytest
 from paceline.formats.base import RankRecording, RecordingSection, Sink
 from paceline.run.evidence.file_ends import cut_off, same_content
 from paceline.run.evidence.files import FileGaps
-from paceline.run.evidence.peers import copied_files, files_of_ranks, guessed_identities, missing_files
+from paceline.run.evidence.peers import (
+    conflicting_identities,
+    copied_files,
+    files_of_ranks,
+    guessed_identities,
+    missing_files,
+)
 from paceline.storage.file_tree import File, Tree
 
 
@@ -54,6 +61,19 @@ def test_of_two_ranks_sections_are_compared_because_names_may_hold_the_host() ->
     assert missing(recording(0, "a.csv", "b.csv"), recording(1, "a.csv")) == [
         ((1,), "no b.csv, which the other rank has", True)
     ]
+
+
+def test_of_two_ranks_a_file_that_a_section_lacks_is_missing() -> None:
+    both, one = (steps_recording(rank, *names) for rank, names in enumerate((("a.csv", "b.json"), ("b.json",))))
+    assert missing(both, one) == [((1,), "no a.csv, which the other rank has", True)]
+    hosts = (steps_recording(rank, name) for rank, name in enumerate(("host_a.json", "host_b.json")))
+    assert missing(*hosts) == []
+
+
+def steps_recording(rank: int, *names: str) -> RankRecording:
+    """One section of several files."""
+    files = tuple(File(f"{rank}/{name}", Path(f"/none/{rank}/{name}"), 9, 0) for name in names)
+    return RankRecording("made", rank, f"{rank}", (RecordingSection("steps", frozenset({"steps"}), files, nothing),))
 
 
 def test_files_beside_the_core_tables_are_told_apart() -> None:
@@ -124,3 +144,16 @@ def test_only_local_files_are_looked_into(tmp_path: Path) -> None:
     assert (gap.kind, gap.ranks, gap.file) == ("cut", (0,), "k.csv")
     cut.path.unlink()
     assert FileGaps(Tree(Path(), ()), (), local=True).cut_off_in(sections) == []
+
+
+def test_names_that_contradict_the_rank_are_a_conflict() -> None:
+    said = replace(recording(1, "a.db"), conflicts=("is of rank 7 by its name",))
+    [gap] = conflicting_identities([recording(0, "a.db"), said])
+    assert (gap.kind, gap.ranks, gap.message) == ("conflict", (1,), "1: is of rank 7 by its name")
+
+
+def test_a_table_that_the_peers_databases_have_is_missing() -> None:
+    whole = [replace(recording(rank, "a.db"), contents=frozenset({"table META_DATA"})) for rank in range(3)]
+    lacking = replace(whole[2], contents=frozenset())
+    assert missing(*whole[:2], lacking) == [((2,), "no table META_DATA, which 2 of 3 ranks have", True)]
+    assert missing(whole[1], lacking) == [((2,), "no table META_DATA, which the other rank has", True)]

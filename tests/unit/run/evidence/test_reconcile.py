@@ -141,11 +141,11 @@ def test_nothing_runs_before_it_is_launched() -> None:
 # -- kernels that are another rank's -------------------------------------------------------------------------------------
 
 
-def exchanged(kernels_of: tuple[int, ...]) -> list[tuple[str, tuple[int, ...]]]:
-    """Four ranks without times of day, whose computing differs by one in a thousand; `kernels_of`: whose each rank has."""
+def exchanged(kernels_of: tuple[int, ...], count: int = 3) -> list[tuple[str, tuple[int, ...]]]:
+    """Ranks without times of day, whose computing differs by one in a thousand; `kernels_of`: whose each rank has."""
     steps, rows = [], []
     for rank, owner in enumerate(kernels_of):
-        for number in range(3):
+        for number in range(count):
             steps.append({"rank": rank, "step": number, "computing": 1_000_000 + 1_000 * rank + 7 * number})
             busy = 1_000_000 + 1_000 * owner + 7 * number
             rows.append({"rank": rank, "step": number, "start": 0, "duration": busy})
@@ -156,6 +156,12 @@ def test_kernels_add_up_to_the_computing_of_their_own_rank() -> None:
     assert exchanged((0, 1, 2, 3)) == []
     assert exchanged((2, 1, 0, 3)) == [("conflict", (0, 2))]
     assert exchanged((7, 1, 2, 3)) == [], "a little more than stated, but nobody's"
+
+
+def test_two_ranks_with_each_others_kernels_are_noticed_in_one_step() -> None:
+    assert exchanged((1, 0), count=1) == [("conflict", (0, 1))]
+    assert exchanged((1, 1, 2, 3), count=1) == [], "one step may agree by chance"
+    assert exchanged((1, 7), count=1) == []
 
 
 # -- parts of collectives ------------------------------------------------------------------------------------------------

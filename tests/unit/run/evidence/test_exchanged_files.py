@@ -1,0 +1,70 @@
+"""Files of two ranks that changed places, told by what their other files say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+
+from paceline.core.schema import TABLES
+from paceline.run.evidence.exchanged_files import exchanged_links, exchanged_times
+
+RANKS = range(2)
+
+
+def tables(**rows: list[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute("CREATE SCHEMA raw")
+    for name in ("kernels", "steps", "collectives", "groups", "transfers"):
+        columns = ", ".join(f'"{column.name}" {column.type}' for column in TABLES[name].columns)
+        connection.execute(f"CREATE TABLE raw.{name} ({columns})")
+        for row in rows.get(name, []):
+            names = ", ".join(f'"{column}"' for column in row)
+            marks = ", ".join("?" for _ in row)
+            connection.execute(f"INSERT INTO raw.{name} ({names}) VALUES ({marks})", list(row.values()))
+    return connection
+
+
+def begin(rank: int) -> int:
+    return 1_000_000 * (rank + 1)
+
+
+def times(*, timeline: tuple[int, int] = (0, 1), collectives: tuple[int, int] = (0, 1)) -> list[tuple[int, ...]]:
+    """Ranks with gaps; whose timeline and whose collectives each of two ranks has."""
+    steps, kernels, started = [], [], []
+    for rank in RANKS:
+        steps.append({"rank": rank, "step": 1, "start": begin(timeline[rank]), "preparing": 5_000 + rank})
+        first = begin(rank) + 5_000 + rank
+        kernels += [
+            {"rank": rank, "step": 1, "start": first, "core": "AI_CORE"},
+            {"rank": rank, "step": 1, "start": first + 70_000, "core": "COMMUNICATION"},
+        ]
+        began = begin(collectives[rank]) + 75_000 + collectives[rank]
+        started.append({"rank": rank, "step": 1, "start": began + 80})
+    found = exchanged_times(tables(steps=steps, kernels=kernels, collectives=started))
+    return [gap.ranks for gap in found]
+
+
+def test_files_of_one_rank_tell_of_the_same_moments() -> None:
+    assert times() == []
+    assert times(timeline=(1, 0)) == [(0, 1)]
+    assert times(collectives=(1, 0)) == [(0, 1)]
+    assert times(collectives=(1, 1)) == [], "not both ways: what was measured may differ"
+
+
+def links(begin_at: tuple[int, ...], indices: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    """Ranks with gaps; where the links in each rank's file begin, and the places that are declared."""
+    rows = [
+        {"group": "g", "rank": rank, "src": source, "dst": other, "scope": "group"}
+        for rank, source in enumerate(begin_at)
+        for other in range(4)
+    ]
+    declared = [{"group": "g", "rank": rank, "index": index} for rank, index in enumerate(indices)]
+    return [gap.ranks for gap in exchanged_links(tables(transfers=rows, groups=declared))]
+
+
+def test_links_of_a_rank_begin_at_it() -> None:
+    assert links((0, 1, 2)) == []
+    assert links((0, 2, 1)) == [(1, 2)]
+    assert links((0, 2, 1), indices=(0, 2, 1)) == [], "the group has an order of its own"
+    assert links((3, 3, 3)) == [], "every rank recorded the same links"
