@@ -112,7 +112,9 @@ class _TraceSummary:
         self._works = 0
 
     def add(self, events: list[_Event]) -> None:
-        self._latest = max(self._latest, max((event.ts for event in events if event.ts is not None), default=0.0))
+        self._latest = max(
+            self._latest, max((event.ts for event in events if event.ts is not None and event.ph == "X"), default=0.0)
+        )
         if not self._latest < _LATEST:
             raise UnsupportedTrace("times beyond the year 2255")
         spans = [event for event in events if event.ph == "X" and event.ts is not None and event.dur is not None]
