@@ -132,13 +132,13 @@ def _result(
 
 
 def new_id(name: str, at: float, digest: str = "") -> str:
-    """Sorts by time; safe as a file name; random without a digest.
+    """Sorts by time, also within a second; safe as a file name; random without a digest.
 
-    >>> new_id("my model", 0.0).rpartition("-")[0]
-    '19700101T000000Z-my_model'
+    >>> new_id("my model", 0.25).rpartition("-")[0]
+    '19700101T000000.250000Z-my_model'
     """
     safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:60].lstrip(".")
-    return f"{datetime.fromtimestamp(at, timezone.utc):%Y%m%dT%H%M%SZ}-{safe}-{digest or secrets.token_hex(3)}"
+    return f"{datetime.fromtimestamp(at, timezone.utc):%Y%m%dT%H%M%S.%fZ}-{safe}-{digest or secrets.token_hex(3)}"
 
 
 def _digest(sizes: Sequence[Measurement]) -> str:
