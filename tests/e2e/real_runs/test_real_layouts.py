@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import paceline
-from paceline.diagnosis.finding import Diagnosis
+from paceline.diagnosis.finding import Diagnosis, StepTimes
 
 pytest.importorskip("torch", reason="torch is not installed; `make test` installs it")
 
@@ -110,15 +110,18 @@ def test_nobody_is_blamed_in_a_healthy_run(
 def test_the_step_without_the_fault_is_predicted_within_a_tenth(
     case: str, recordings: Recordings, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Of the recordings that were made; a busy machine is no reason to record again."""
+    """Of the recordings that were made; a busy machine is no reason to record again. The fault is the same in every step."""
     healthy, quiet = f"{case.split('-')[0]}-none", []
     for each in recordings.values() or [next(recorded(recordings, tmp_path_factory))]:
         steps, first = each[healthy].run.step_ms, each[case].findings[0]
-        assert steps.median and steps.min and steps.max
-        if steps.max <= QUIET * steps.min:
+        assert steps.median
+        if _is_even(steps) and _is_even(each[case].run.step_ms):
             quiet.append((first.gain.step_ms_fixed, steps.median))
     if not quiet:
-        pytest.skip(
-            "this machine is too busy to compare times: the steps of the healthy run differ by more than a tenth"
-        )
+        pytest.skip("this machine is too busy to compare times: steps of one run differ by more than a tenth")
     assert any(abs(predicted / measured - 1) <= 0.1 for predicted, measured in quiet), quiet
+
+
+def _is_even(steps: StepTimes) -> bool:
+    assert steps.min and steps.max
+    return steps.max <= QUIET * steps.min
