@@ -1,7 +1,7 @@
 """Clocks against each other: they betray files that changed places between hosts.
 
-ends      no member leaves a collective sooner than the shortest one's duration before another, however slow a link makes the
-          ring; where those of one step end further apart than that, as in no other step of the rank, the file of that step is
+causes    nobody leaves an all-reduce before all members have begun it, however long a member takes to notice its end; where
+          a rank begins those of one step after the others have left them, as in no other step, the file of that step is
           another rank's
 offsets   ranks of one host share its clock; if the ranks fall into as many clocks as there are hosts, and a host has ranks of
           two of them, their identities were exchanged
@@ -19,7 +19,7 @@ import duckdb
 from paceline.run.evidence.gap import EvidenceGap
 
 FAR_NS = 1_000_000
-"""Ends further apart than a collective allows, and clocks further apart, are not of one collective, or of one host."""
+"""Beginnings this long after the others' ends are not of one collective, clocks this far apart not of one host."""
 CLOSE_NS = 200_000
 """…if all others are nearer to each other than this."""
 FEWEST = 3
@@ -27,35 +27,36 @@ FEWEST = 3
 MOST_EVENTS = 2_000_000
 """Rows of `collectives` beyond which only some of them are compared."""
 
-_ENDS = """
-    WITH ends AS (
-        SELECT coalesce("group", name) AS shared, op, step, sequence, rank, any_value(start + duration) AS finish,
-               any_value(duration) AS duration
+_IMPOSSIBLE = """
+    WITH called AS (
+        SELECT coalesce("group", name) AS shared, op, step, sequence, rank, any_value(start) AS start,
+               any_value(start + duration) AS finish
         FROM collectives
         WHERE step IS NOT NULL AND sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
-          AND op NOT IN ('send', 'receive', 'send_receive') AND hash(sequence) % ? = 0
+          AND op IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier') AND hash(sequence) % ? = 0
         GROUP BY ALL HAVING count(*) = 1
     ),
     compared AS (
-        SELECT rank, step, finish - median(finish) OVER same AS late, min(duration) OVER same AS shortest,
+        SELECT rank, step, greatest(0, start - median(finish) OVER same) - greatest(0, median(start) OVER same - finish)
+                           AS late,
                count(*) OVER same AS members
-        FROM ends WINDOW same AS (PARTITION BY shared, op, step, sequence)
+        FROM called WINDOW same AS (PARTITION BY shared, op, step, sequence)
     )
-    SELECT rank, step, median(sign(late) * greatest(0, abs(late) - shortest))
-    FROM compared WHERE members > 1 GROUP BY rank, step HAVING count(*) >= ?
+    SELECT rank, step, median(late) FROM compared WHERE members > 1 GROUP BY rank, step HAVING count(*) >= ?
 """
+"""By how much a rank begins collectives after the others have left them (or leaves before they begin)."""
 
 
 def reconcile_clocks(connection: duckdb.DuckDBPyConnection, collectives: int) -> list[EvidenceGap]:
     """Gaps that the aligned ends of `collectives` rows, and the offsets of the ranks, show."""
     share = 1 + collectives // MOST_EVENTS
     late: dict[int, dict[int, float]] = defaultdict(dict)
-    for rank, step, value in connection.execute(_ENDS, [share, FEWEST]).fetchall():
+    for rank, step, value in connection.execute(_IMPOSSIBLE, [share, FEWEST]).fetchall():
         late[rank][step] = value
     gaps = []
     if displaced := displaced_steps(late):
         steps = ", ".join(map(str, sorted({step for steps in displaced.values() for step in steps})[:4]))
-        message = f"collectives of step {steps} end at another time than on the other members: files of two ranks are mixed up"
+        message = f"collectives of step {steps} begin when the other members have left them (or end before): files of two ranks are mixed up"
         gaps.append(EvidenceGap("conflict", tuple(sorted(displaced)), message))
     offsets = connection.execute(
         "SELECT rank, host, clock.clock_offset FROM clock JOIN ranks USING (rank) WHERE host IS NOT NULL"
@@ -67,7 +68,7 @@ def reconcile_clocks(connection: duckdb.DuckDBPyConnection, collectives: int) ->
 
 
 def displaced_steps(late: Mapping[int, Mapping[int, float]]) -> dict[int, list[int]]:
-    """Steps of each rank whose collectives end far from the other members', if its other steps' do not.
+    """Steps of each rank whose collectives lie far from the other members', if those of its other steps do not.
 
     >>> displaced_steps({0: {1: 9e6, 2: 0, 3: 20}, 1: {1: 0, 2: 0, 3: 0}, 2: {1: 9e6, 2: 9e6, 3: -9e6}})
     {0: [1]}
