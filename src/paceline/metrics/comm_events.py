@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +77,23 @@ class CommEvents:
         kept = slice(None) if self.buffered_sends else slice(0)
         return buffered_messages(self.start, self.end, self.rank, sent[kept], received[kept])
 
+    @cached_property
+    def numbered_ops(self) -> tuple[Ints, list[object]]:
+        return numbered(self.op)
+
+    @cached_property
+    def numbered_groups(self) -> tuple[Ints, list[object]]:
+        return numbered(self.group_key)
+
+    def is_op(self, *ops: str) -> Bools:
+        """Which events are of these operators."""
+        number, names = self.numbered_ops
+        return np.isin(number, [place for place, name in enumerate(names) if name in ops])
+
+    @cached_property
+    def is_message(self) -> Bools:
+        return self.is_op(*PEER_TO_PEER)
+
     @property
     def duration(self) -> Ints:
         return self.end - self.start
@@ -140,6 +158,18 @@ class CommEvents:
         return joined, order
 
 
+def numbered(values: NDArray[Any]) -> tuple[Ints, list[object]]:
+    """The number of each value, and the values by number, as they first occur: numbers are compared faster than texts.
+
+    >>> numbered(np.array(["b", "a", "b"], dtype=object))
+    (array([0, 1, 0]), ['b', 'a'])
+    """
+    items = values.tolist()
+    names = list(dict.fromkeys(items))
+    place = {name: number for number, name in enumerate(names)}
+    return np.fromiter(map(place.__getitem__, items), np.int64, len(items)), names
+
+
 def outside_steps(run: RunTables) -> int:
     """Number of the step of collectives that belong to none: no step's, or, where no step was recorded, that of all."""
     run.load(["steps"])
@@ -194,7 +224,8 @@ class _InstanceMatcher:
         if not count:
             return np.zeros(0, dtype=np.int64)
         result = np.arange(count, dtype=np.int64)
-        paired = np.isin(self.op.astype(str), PEER_TO_PEER)
+        number, names = numbered(self.op)
+        paired = np.isin(number, [place for place, name in enumerate(names) if name in PEER_TO_PEER])
         self._join(result, np.flatnonzero(~paired & (self.sequence >= 0)))
         self._pair(result, np.flatnonzero(paired))
         return np.unique(result, return_inverse=True)[1].astype(np.int64)

@@ -11,7 +11,6 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.comm_events import PEER_TO_PEER
 from paceline.metrics.rank_timeline import Timeline
 
 UNKNOWN = -1
@@ -39,7 +38,7 @@ def inferred_stages(line: Timeline) -> NDArray[np.int64]:
 def _neighbours(line: Timeline) -> list[tuple[int, int]]:
     """(before, behind) of ranks that send to each other."""
     events = line.events
-    rows = np.flatnonzero(np.isin(events.op.astype(str), PEER_TO_PEER) & (events.members[events.instance] == 2))
+    rows = np.flatnonzero(events.is_message & (events.members[events.instance] == 2))
     pairs = rows[np.lexsort((events.rank[rows], events.instance[rows]))].reshape(-1, 2)
     pairs = pairs[np.argsort(events.end[pairs].min(axis=1), kind="stable")]
     seen: set[tuple[int, int, int]] = set()

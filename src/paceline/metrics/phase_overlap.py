@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.comm_events import PEER_TO_PEER, Bools, CommEvents, Ints
+from paceline.metrics.comm_events import Bools, CommEvents, Ints
 
 Floats = NDArray[np.float64]
 
@@ -38,13 +38,12 @@ def overlap_by_phases(
 
     `rank` and `column` are the row and the column of each event in `backward_end`.
     """
-    ops = events.op.astype(str)
-    if np.isin(ops, PEER_TO_PEER).any():
+    if events.is_message.any():
         return None  # stages wait inside their phases
     end_of_backward = backward_end[rank, column]
     known = ~np.isnan(end_of_backward)
-    sums = np.isin(ops, ("all_reduce", "reduce_scatter")) & known
-    beside = np.zeros(len(ops), dtype=np.bool_)
+    sums = events.is_op("all_reduce", "reduce_scatter") & known
+    beside = np.zeros(len(events.op), dtype=np.bool_)
     for group in set(events.group_key[sums].tolist()):
         rows = np.flatnonzero(sums & (events.group_key == group))
         if _runs_beside(events, rows, rank, column, end_of_backward):

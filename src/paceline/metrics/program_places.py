@@ -9,21 +9,19 @@ from paceline.metrics.comm_events import Bools, CommEvents, Ints
 
 Floats = NDArray[np.float64]
 
+LARGEST = 1 << 62
+
 
 def place_codes(events: CommEvents, step: Ints) -> Ints:
     """One number per (kind of operator, how many members, which group of that kind, which of them in this step).
 
     The same on ranks that run one program, in whatever order its events came to start.
     """
-    numbers: dict[object, int] = {}
-    group_key = np.array([numbers.setdefault(name, len(numbers)) for name in events.group_key.tolist()], dtype=np.int64)
-    ops: dict[object, int] = {}
-    op = np.array([ops.setdefault(str(name), len(ops)) for name in events.op.tolist()], dtype=np.int64)
-    kind = _joint(op, events.members[events.instance])
-    kind_here = _joint(events.rank, kind)
-    group = _numbered(kind_here, _joint(kind_here, group_key))
-    turn = _turns(_joint(events.rank, step, kind, group))
-    return _joint(kind, group, turn)
+    kind = joint(events.numbered_ops[0], events.members[events.instance])
+    kind_here = joint(events.rank, kind)
+    group = _numbered(kind_here, joint(kind_here, events.numbered_groups[0]))
+    turn = _turns(joint(events.rank, step, kind, group))
+    return joint(kind, group, turn)
 
 
 def share_at(code: Ints, chosen: Bools) -> Floats:
@@ -40,12 +38,16 @@ def least_at(code: Ints, values: Ints, chosen: Bools) -> Ints:
     return np.where(least == np.iinfo(np.int64).max, -1, least)
 
 
-def _joint(*columns: Ints) -> Ints:
+def joint(*columns: Ints) -> Ints:
     """One number for each combination of values."""
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        code = np.unique(code * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
-    return code
+    code, most = columns[0], int(columns[0].max(initial=0))
+    for column in columns[1:]:
+        width = int(column.max(initial=0)) + 1
+        if most >= LARGEST // width:  # numbers are made small as seldom as possible: it sorts
+            code = np.unique(code, return_inverse=True)[1]
+            most = len(code)
+        code, most = code * width + column, most * width + width - 1
+    return np.unique(code, return_inverse=True)[1]
 
 
 def _numbered(owner: Ints, item: Ints) -> Ints:

@@ -21,10 +21,7 @@ so clock skew cancels.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -32,20 +29,20 @@ from numpy.typing import NDArray
 
 from paceline.metrics.assumed_joins import assumed_joins
 from paceline.metrics.awaited import SOON_NS, Awaited, awaited_events
-from paceline.metrics.comm_events import PEER_TO_PEER, Bools, CommEvents, Ints, read_events
-from paceline.metrics.compute_track import ComputeTrack, compute_tracks
-from paceline.metrics.program_places import least_at, place_codes
+from paceline.metrics.comm_events import Bools, CommEvents, Ints, read_events
+from paceline.metrics.compute_track import compute_tracks
+from paceline.metrics.program_places import joint
 from paceline.metrics.side_streams import SideStreams
 from paceline.metrics.step_bounds import StepBounds
 from paceline.metrics.table import RunTables
+from paceline.metrics.timeline_state import JOIN, TimelineState
+from paceline.metrics.work_or_waiting import WorkOrWaiting
 
 INSIDE_NS = 2_000
 """An event that starts less than this before another ends did not overlap it."""
 SUMS = frozenset({"all_reduce", "reduce_scatter"})
 ALONE_HIDDEN = 0.3
 """Share of the communication of the only group in a step that computing covers, from which it runs on a side stream."""
-JOIN = "join"
-"""The `op` of rows that stand for computing that goes on after an event on a side stream."""
 QUEUED_NS = 10_000
 """An event that starts within this after the one before it in its group had been waiting for it."""
 
@@ -113,42 +110,20 @@ def read_timeline(run: RunTables, steps: tuple[int, ...] | None = None) -> Timel
     return _TimelineBuilder(joined, bounds, fitting).with_joins().timeline()
 
 
-class _TimelineBuilder:
+class _TimelineBuilder(TimelineState):
     """Finds anchors, work, overlap and queues, rank by rank."""
-
-    def __init__(
-        self, events: CommEvents, bounds: StepBounds, tracks: Mapping[int, ComputeTrack] = MappingProxyType({})
-    ) -> None:
-        self.events, self.bounds, self.tracks = events, bounds, tracks
-        count = len(events.rank)
-        self.is_end = events.op == "step_end"
-        self.is_join = events.op == JOIN
-        self.communicates = ~self.is_end & ~self.is_join
-        self.ready = events.start.copy()
-        self.step = np.searchsorted(bounds.steps, events.step)
-        self.side_stream = np.zeros(count, dtype=np.bool_)
-        self.overlap = np.zeros(count, dtype=np.int64)
-        self.anchor = np.full(count, -1, dtype=np.int64)
-        self.work = np.zeros(count, dtype=np.int64)
-        self.after = np.full(count, -1, dtype=np.int64)
-        self.lag = np.zeros(count, dtype=np.int64)
-        self.covered = np.zeros(count, dtype=np.int64)
-        self.begin = np.zeros(len(bounds.ranks), dtype=np.int64)
-        self.self_time_until = np.zeros(count)
-        self.awaited: frozenset[int] = frozenset()
 
     def with_joins(self) -> _TimelineBuilder:
         """Side streams marked, and a row of its own wherever computing waits for one of them (awaited.py)."""
-        for rank, rows in self._by_rank():
+        for rank, rows in self.by_rank():
             self._mark_side_streams(rows)
             if rank in self.tracks:
                 self.covered[rows] = self.tracks[rank].covered(self.events.start[rows], self.events.end[rows])
         self._settle_side_streams()
-        for _, rows in self._by_rank():
-            self._mark_queued(rows)
+        self._mark_queued()
         self._spread_queues()
         aside = self.side_stream & self.communicates
-        found = awaited_events(self.events, aside, self._place_codes, self.step, self.bounds.start, self.tracks)
+        found = awaited_events(self.events, aside, self.place_codes, self.step, self.bounds.start, self.tracks)
         return self._joined(found) if len(found.row) else self
 
     def _joined(self, found: Awaited) -> _TimelineBuilder:
@@ -169,13 +144,13 @@ class _TimelineBuilder:
 
     def timeline(self) -> Timeline:
         streams = self._lone_streams()
-        for rank, rows in self._by_rank():
+        for rank, rows in self.by_rank():
             self._share_overlap(rank, rows, streams)
             starts = self.bounds.start[rank]
             first = np.nanmin(starts) if not np.isnan(starts).all() else self.events.start[rows[0]]
             self.begin[rank] = min(int(first), int(self.events.start[rows[0]]))
             self._chain(rank, rows)
-        self._separate_waiting()
+        WorkOrWaiting(self).separate()
         return Timeline(
             events=self.events,
             steps=self.bounds.steps,
@@ -190,7 +165,7 @@ class _TimelineBuilder:
             begin=self.begin,
             known=~np.isnan(self.bounds.end),
             split_known=self.bounds.split_known,
-            place=self._place_codes,
+            place=self.place_codes,
             self_time_until=self.self_time_until,
             computed=self._computed(),
             level="kernels" if len(self.tracks) == len(self.bounds.ranks) else "collectives",
@@ -199,18 +174,12 @@ class _TimelineBuilder:
     def _computed(self) -> Ints:
         """Computing in the work before each event."""
         computed = np.full(len(self.work), -1, dtype=np.int64)
-        for rank, rows in self._by_rank():
+        for rank, rows in self.by_rank():
             if rank in self.tracks:
                 anchor = self.anchor[rows]
                 free = np.where(anchor >= 0, self.events.end[anchor], self.begin[rank])
                 computed[rows] = self.tracks[rank].covered(free, free + self.work[rows])
         return computed
-
-    def _by_rank(self) -> Iterator[tuple[int, Ints]]:
-        edges = np.searchsorted(self.events.rank, np.arange(len(self.bounds.ranks) + 1))
-        for rank in range(len(self.bounds.ranks)):
-            if edges[rank + 1] > edges[rank]:
-                yield rank, np.arange(edges[rank], edges[rank + 1], dtype=np.int64)
 
     def _mark_side_streams(self, rows: Ints) -> None:
         """Another event of this rank starts well inside."""
@@ -221,13 +190,13 @@ class _TimelineBuilder:
         self.side_stream[rows] = communicates & (next_start < end - INSIDE_NS)
 
     def _settle_side_streams(self) -> None:
-        shown = SideStreams(self.events, self.is_end, self._place_codes, self.step)
+        shown = SideStreams(self.events, self.is_end, self.place_codes, self.step)
         recorded = np.isin(self.events.rank, list(self.tracks))
         shown.settle(self.side_stream, self.covered, recorded)
         shown.settle_messages(self.side_stream, self.covered, recorded)
 
     def _spread_queues(self) -> None:
-        shown = SideStreams(self.events, self.is_end, self._place_codes, self.step)
+        shown = SideStreams(self.events, self.is_end, self.place_codes, self.step)
         shown.spread(self.side_stream)
 
     def _share_overlap(self, rank: int, rows: Ints, streams: set[object]) -> None:
@@ -254,7 +223,7 @@ class _TimelineBuilder:
         The last rank to arrive does not wait, so the rank that hides most tells; the others' waiting is not hidden.
         """
         shares: dict[object, dict[int, float]] = defaultdict(dict)
-        for rank, rows in self._by_rank():
+        for rank, rows in self.by_rank():
             inside = rows[~self.is_end[rows]]
             if rank in self.tracks or self.side_stream[inside].any():
                 continue
@@ -284,9 +253,7 @@ class _TimelineBuilder:
 
         Other collectives of the step must not outweigh them: what computing covers may then be theirs.
         """
-        sums = np.flatnonzero(
-            (self.events.group_key[rows] == group_key) & np.isin(self.events.op[rows].astype(str), list(SUMS))
-        )
+        sums = np.flatnonzero((self.events.group_key[rows] == group_key) & self.events.is_op(*SUMS)[rows])
         if not len(sums) or sums[-1] - sums[0] + 1 != len(sums):
             return rows[:0]
         if len(sums) < len(rows):
@@ -301,11 +268,6 @@ class _TimelineBuilder:
         gaps = self.events.start[rows[1:]] - self.events.end[rows[:-1]]
         queued = np.flatnonzero((gaps >= -INSIDE_NS) & (gaps <= QUEUED_NS))
         self.after[rows[queued + 1]], self.lag[rows[queued + 1]] = rows[queued], np.maximum(0, gaps[queued])
-
-    def _recorded_self_time(self, rank: int, step: int) -> float:
-        """ns of a step less the communication that nothing covered; nan where the recording does not tell."""
-        exposed = float(self.bounds.exposed[rank, step])
-        return float(self.bounds.duration[rank, step]) - exposed
 
     def _hidden(self, rank: int, column: int, rows: Ints) -> int:
         """ns of a step's communication that computing covers and that is not on a side stream already.
@@ -322,19 +284,18 @@ class _TimelineBuilder:
         # Small differences come from rounding and from how tools assign events to steps.
         return int(left) if left > 0.1 * float((end - start).sum()) else 0
 
-    def _mark_queued(self, rows: Ints) -> None:
+    def _mark_queued(self) -> None:
         """Events that started the moment the one before them in their stream, itself on a side stream, had ended."""
-        last_of_stream: dict[object, int] = {}
-        for row in rows[self.communicates[rows]].tolist():
-            own = self._message_stream[row] if int(self.events.rank[row]) in self.tracks else None
-            stream = self.events.group_key[row], own
-            previous = last_of_stream.get(stream, -1)
-            if previous >= 0 and self.side_stream[previous]:
-                gap = int(self.events.start[row] - self.events.end[previous])
-                if -INSIDE_NS <= gap <= QUEUED_NS or self._idle_between(previous, row):
-                    self.side_stream[row] = True
-                    self.after[row], self.lag[row] = previous, max(0, gap)
-            last_of_stream[stream] = row
+        stream = self._stream
+        rows = np.flatnonzero(self.communicates)
+        rows = rows[np.argsort(stream[rows], kind="stable")]
+        before, row = rows[:-1], rows[1:]
+        gap = self.events.start[row] - self.events.end[before]
+        near = (stream[before] == stream[row]) & (gap >= -INSIDE_NS) & (gap <= max(QUEUED_NS, SOON_NS))
+        for previous, later, idle in zip(before[near].tolist(), row[near].tolist(), gap[near].tolist(), strict=True):
+            if self.side_stream[previous] and (idle <= QUEUED_NS or self._idle_between(previous, later)):
+                self.side_stream[later] = True
+                self.after[later], self.lag[later] = previous, max(0, idle)
 
     def _idle_between(self, before: int, row: int) -> bool:
         """The rank launched the next event when it had waited for the one before: soon, and with nothing computed meanwhile."""
@@ -343,17 +304,15 @@ class _TimelineBuilder:
         soon = track is not None and 0 <= start[0] - end[0] <= SOON_NS
         return track is not None and soon and int(track.covered(end, start)[0]) == 0
 
-    @cached_property
-    def _message_stream(self) -> list[tuple[str, int]]:
-        """Of messages: the direction and the partner (-1 = unknown), which have a stream of their own; of others nothing."""
+    @property
+    def _stream(self) -> Ints:
+        """Number of the rank and group of each event; messages of recorded kernels have a stream per direction and partner."""
         events = self.events
         both = np.bincount(events.instance, events.rank, minlength=events.instances).astype(np.int64)
         partner = np.where(events.members[events.instance] == 2, both[events.instance] - events.rank, -1)
-        messages = np.isin(events.op.astype(str), PEER_TO_PEER)
-        return [
-            (str(op), other) if message else ("", -1)
-            for op, other, message in zip(events.op.tolist(), partner.tolist(), messages.tolist(), strict=True)
-        ]
+        apart = events.is_message & np.isin(events.rank, list(self.tracks))
+        direction = np.where(apart, events.numbered_ops[0] + 1, 0)
+        return joint(events.rank, events.numbered_groups[0], direction, np.where(apart, partner + 1, 0))
 
     def _chain(self, rank: int, rows: Ints) -> None:
         first = int(rows[0])  # lists, because reading single numbers out of arrays is slow
@@ -391,224 +350,6 @@ class _TimelineBuilder:
         for row in rows:
             last[int(self.step[row]), self.events.group_key[row]] = row
         return set(last.values())
-
-    def _separate_waiting(self) -> None:
-        """Tell work from waiting where a second predecessor decided the start.
-
-        Ranks that did not wait show after which event of the critical stream, and how much work later, the program gets there.
-        """
-        self._sum_self_time()
-        codes = self._place_codes
-        issued, reached = self._issued(codes), self._reached(codes)
-        rows_of = self._rows_of(codes)
-        known = self._issue_by_progress(codes)
-        hidden: list[int] = []
-        for row in np.flatnonzero((self.after >= 0) & ~known & ~self.is_join).tolist():
-            before = int(self.after[row])
-            rank, step = int(self.events.rank[row]), int(self.step[row])
-            anchors = issued.get(int(codes[row]), {})
-            if not self.side_stream[row]:  # the critical stream goes on from where it is
-                if np.isnan(self._recorded_self_time(rank, step)):  # else _match_recorded_split knows better
-                    self.work[row] = min(int(self.work[row]), self._least_work(row, anchors, reached))
-                continue
-            for place, work in anchors.items():
-                anchor = self._anchor_at(row, rows_of, place)
-                if anchor >= 0:
-                    self.anchor[row] = anchor
-                    expected = int(work * self._speed_ratio[rank, step])
-                    self.work[row] = max(0, min(expected, int(self.events.start[row] - self.events.end[anchor])))
-                    break
-            else:  # queued on every rank: issued no earlier than the one before it
-                self.anchor[row], self.work[row] = self.anchor[before], self.work[before]
-                hidden.append(row)
-        self._sum_self_time()
-        self._match_recorded_split()
-        self._spread_issues(hidden)
-
-    def _spread_issues(self, hidden: list[int]) -> None:
-        """Sums that queue on every rank do not show when they were issued. Gradients come as backward goes on, piece by piece,
-        the last ones at its end:
-
-            issue(k + j) = issue(k) + (end of backward - issue(k)) · j / number of the sums after k
-
-        Sum k is the last one before them whose issue is known; backward ends where the critical stream began to wait for
-        them, or where the next sum was issued that did not queue.
-        """
-        queues: dict[int, list[int]] = {}
-        first_of: dict[int, int] = {}
-        for row in hidden:  # ascending, so that the one before comes first
-            before = int(self.after[row])
-            first_of[row] = first_of.get(before, before)
-            queues.setdefault(first_of[row], []).append(row)
-        behind = {
-            int(self.after[row]): int(row) for row in np.flatnonzero(self.after >= 0)
-        } | self._next_on_side_streams()
-        for first, rows in queues.items():
-            follower = behind.get(rows[-1], -1)
-            if follower < 0 or self.anchor[follower] != self.anchor[first]:
-                continue
-            on_side = bool(self.side_stream[follower])
-            until = int(self.work[follower]) - (0 if on_side else int(self.lag[follower]))
-            share = np.arange(1, len(rows) + 1) / (len(rows) + on_side)
-            issued = int(self.work[first]) + max(0, until - int(self.work[first])) * share
-            waited = self.events.start[rows] - self.events.start[first]
-            self.work[rows] = np.minimum(issued, self.work[first] + waited).astype(np.int64)
-
-    def _next_on_side_streams(self) -> dict[int, int]:
-        """Of events on a side stream, the next one of the same group in the same step."""
-        following: dict[int, int] = {}
-        last: dict[tuple[int, int, object], int] = {}
-        for row in np.flatnonzero(self.side_stream).tolist():
-            key = int(self.events.rank[row]), int(self.step[row]), self.events.group_key[row]
-            if key in last:
-                following[last[key]] = row
-            last[key] = row
-        return following
-
-    def _issue_by_progress(self, codes: Ints) -> Bools:
-        """Queued events are issued where ranks that did not queue issued them: after as many kernels of the step.
-
-        Returns which events are settled by this.
-        """
-        aside = self.side_stream & ~self.is_end
-        settled = np.zeros(len(codes), dtype=np.bool_)
-        progress = np.full(len(codes), -1, dtype=np.int64)
-        for rank, rows in self._by_rank():
-            if rank in self.tracks:
-                track, here = self.tracks[rank], rows[aside[rows]]
-                begin = np.nan_to_num(self.bounds.start[rank], nan=float(self.begin[rank])).astype(np.int64)
-                progress[here] = track.progress(self.events.start[here]) - track.progress(begin)[self.step[here]]
-        usual = least_at(codes, progress, aside & (self.after < 0) & (progress >= 0))
-        for rank, rows in self._by_rank():
-            here = rows[aside[rows] & (self.after[rows] >= 0) & (usual[codes[rows]] >= 0)]
-            if rank in self.tracks and len(here):
-                self._issue(rank, rows, here, usual[codes[here]])
-                settled[here] = True
-        return settled
-
-    def _issue(self, rank: int, rows: Ints, queued: Ints, progress: Ints) -> None:
-        """Anchor queued events where the rank's kernels had come so far."""
-        track = self.tracks[rank]
-        begin = np.nan_to_num(self.bounds.start[rank], nan=float(self.begin[rank])).astype(np.int64)
-        at = track.reached(track.progress(begin)[self.step[queued]] + progress)
-        at = np.clip(at, begin[self.step[queued]], self.events.start[queued])
-        main = rows[~self.side_stream[rows]]
-        main = main[np.argsort(self.events.end[main], kind="stable")]
-        ends = self.events.end[main]
-        place = np.searchsorted(ends, at + INSIDE_NS, side="right") - 1
-        anchor = np.where(place >= 0, main[np.maximum(place, 0)], -1)
-        free = np.where(place >= 0, ends[np.maximum(place, 0)], self.begin[rank])
-        self.anchor[queued], self.work[queued] = anchor, np.maximum(0, at - free)
-
-    def _anchor_at(self, row: int, rows_of: dict[tuple[int, int, int], int], place: int) -> int:
-        """The event at this place of the program that had ended when the row began: in its step, or the end of the one before."""
-        rank, step = int(self.events.rank[row]), int(self.step[row])
-        for number in (step, step - 1):
-            anchor = rows_of.get((rank, number, place), -1)
-            if anchor >= 0 and self.events.end[anchor] <= self.events.start[row] + INSIDE_NS:
-                return anchor if number == step or self.is_end[anchor] else -1
-        return -1
-
-    def _rows_of(self, codes: Ints) -> dict[tuple[int, int, int], int]:
-        """Main-line rows by (rank, step, place)."""
-        rows = np.flatnonzero(~self.side_stream)
-        keys = zip(self.events.rank[rows].tolist(), self.step[rows].tolist(), codes[rows].tolist(), strict=True)
-        return dict(zip(keys, rows.tolist(), strict=True))
-
-    def _issued(self, codes: Ints) -> dict[int, dict[int, int]]:
-        """Of each place of the program: the places it follows on ranks that did not wait, most frequent first, with least work.
-
-        -1 stands for the begin of the first step. Only asked for places where some rank may have waited.
-        """
-        asked = np.isin(codes, codes[self.after >= 0])
-        rows = np.flatnonzero(asked & ((self.after < 0) | ~self.side_stream))
-        anchor = self.anchor[rows]
-        before = np.where(anchor >= 0, codes[anchor], -1)
-        width = int(codes.max(initial=0)) + 2
-        pairs, first, pair, counts = np.unique(
-            codes[rows] * width + before + 1, return_index=True, return_inverse=True, return_counts=True
-        )
-        least = np.full(len(pairs), np.inf)
-        np.minimum.at(least, pair, self.work[rows] / self._speed_ratio[self.events.rank[rows], self.step[rows]])
-        issued: dict[int, dict[int, int]] = defaultdict(dict)
-        for number in np.lexsort((first, -counts)).tolist():
-            place, previous = divmod(int(pairs[number]), width)
-            issued[place][previous - 1] = int(least[number])
-        return issued
-
-    @cached_property
-    def _speed_ratio(self) -> Floats:
-        """Recorded self time over its median, ranks × steps: who is slower issues as much later; 1 where it is unknown."""
-        own = self.bounds.duration - self.bounds.exposed
-        known = own[~np.isnan(own)]
-        median = float(np.median(known)) if len(known) else 0.0
-        ratio: Floats = np.where(np.isnan(own) | (own <= 0) | (median <= 0), 1.0, own / (median or 1.0))
-        return ratio
-
-    def _reached(self, codes: Ints) -> Floats:
-        """The least self time, since the first collective of the step, with which any rank reached each place."""
-        self._first_self_time = self._self_time_at_first_event()
-        rows = np.flatnonzero(~self.side_stream)
-        least = np.full(int(codes.max(initial=0)) + 1, np.inf)
-        np.minimum.at(least, codes[rows], self.self_time_until[rows] - self._first_self_time[rows])
-        return least
-
-    def _least_work(self, row: int, anchors: dict[int, int], reached: Floats) -> int:
-        """Work before an event that may have waited: no more than on ranks that came the same way, or the fastest."""
-        anchor = int(self.anchor[row])
-        came = int(self._place_codes[anchor]) if anchor >= 0 else -1
-        same_way = anchors.get(came, int(self.work[row]))
-        before = float(self.self_time_until[anchor] + self.overlap[anchor]) if anchor >= 0 else 0.0
-        fastest = float(reached[self._place_codes[row]]) + float(self._first_self_time[row]) - before
-        return min(same_way, max(0, int(fastest)))
-
-    def _match_recorded_split(self) -> None:
-        """Self time of a step is its duration less exposed communication, where that was recorded.
-
-        What the chain exceeds it by is waiting that every rank had; it is taken from where the critical stream waited.
-        """
-        joins = np.flatnonzero((self.after >= 0) & ~self.side_stream & ~self.is_join)
-        spare: dict[tuple[int, int], int] = {}
-        for row in joins.tolist():
-            place = (int(self.events.rank[row]), int(self.step[row]))
-            if self.work[row] > self.work[spare.get(place, row)] or place not in spare:
-                spare[place] = row
-        begin = self._self_time_at_step_begin()
-        for end in np.flatnonzero(self.is_end).tolist():
-            rank, step = int(self.events.rank[end]), int(self.step[end])
-            excess = self.self_time_until[end] - begin[end] - self._recorded_self_time(rank, step)
-            row = spare.get((rank, step), -1)
-            if row >= 0 and excess > 0:
-                self.work[row] = max(0, int(self.work[row] - excess))
-        self._sum_self_time()
-
-    @cached_property
-    def _place_codes(self) -> Ints:
-        return place_codes(self.events, self.step)
-
-    def _sum_self_time(self) -> None:
-        """own(i) = own(anchor) + overlap(anchor) + work(i); anchors come before their followers in row order."""
-        own, work, anchor = [0.0] * len(self.work), self.work.tolist(), self.anchor.tolist()
-        overlap = self.overlap.tolist()
-        for row in range(len(own)):
-            before = anchor[row]
-            own[row] = work[row] + (own[before] + overlap[before] if before >= 0 else 0.0)
-        self.self_time_until = np.array(own)
-
-    def _self_time_at_first_event(self) -> Floats:
-        """Self time when the step's first collective began: input that came late does not make the rest of a step late."""
-        rows = np.flatnonzero(~self.is_end)[::-1]
-        at_event = np.full((len(self.bounds.ranks), len(self.bounds.steps)), np.nan)
-        at_event[self.events.rank[rows], self.step[rows]] = self.self_time_until[rows]
-        first = at_event[self.events.rank, self.step]
-        return np.where(np.isnan(first), self._self_time_at_step_begin(), first)
-
-    def _self_time_at_step_begin(self) -> Floats:
-        at_end = np.zeros((len(self.bounds.ranks), len(self.bounds.steps) + 1))
-        ends = np.flatnonzero(self.is_end)
-        at_end[self.events.rank[ends], self.step[ends] + 1] = self.self_time_until[ends]
-        begin: Floats = at_end[self.events.rank, self.step]
-        return begin
 
 
 def _merged_length(start: Ints, end: Ints) -> float:

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.comm_events import PEER_TO_PEER, Bools, CommEvents, Ints
+from paceline.metrics.comm_events import Bools, CommEvents, Ints
 from paceline.metrics.peers import nan_median
 from paceline.metrics.program_places import share_at
 
@@ -44,7 +44,7 @@ class SideStreams:
 
     def settle_messages(self, side_stream: Bools, covered: Ints, recorded: Bools) -> None:
         """Messages beside which their ranks compute: a send that nobody waits for, a receive that was posted early."""
-        rows = np.flatnonzero(recorded & ~self.is_end & np.isin(self.events.op.astype(str), PEER_TO_PEER))
+        rows = np.flatnonzero(recorded & ~self.is_end & self.events.is_message)
         if len(rows):
             side_stream[rows] = self._most_beside(covered, rows)[self.place[rows]] >= HIDDEN
 
@@ -56,7 +56,7 @@ class SideStreams:
     @cached_property
     def _rows(self) -> Ints:
         """Everything but messages and ends of steps."""
-        return np.flatnonzero(~self.is_end & ~np.isin(self.events.op.astype(str), PEER_TO_PEER))
+        return np.flatnonzero(~self.is_end & ~self.events.is_message)
 
     def _most_beside(self, covered: Ints, rows: Ints) -> Floats:
         """Of each place; 0 where nothing was recorded."""

@@ -79,7 +79,7 @@ def uneven_work(run: RunTables, peers: Sequence[int], steps: Sequence[int]) -> U
 def uneven_payload(line: Timeline, rank_rows: Sequence[int]) -> UnevenWork | None:
     """As `uneven_work`, of what ranks send in all-to-all."""
     events = line.events
-    own = (events.op.astype(str) == ALL_TO_ALL) & np.isin(events.rank, rank_rows) & (events.bytes > 0)
+    own = events.is_op(ALL_TO_ALL) & np.isin(events.rank, rank_rows) & (events.bytes > 0)
     chosen = np.flatnonzero(own)
     _, place = np.unique(
         line.step[chosen] * (int(line.place.max(initial=0)) + 1) + line.place[chosen], return_inverse=True

@@ -16,10 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from paceline.metrics.comm_events import Ints
+from paceline.metrics.comm_events import PEER_TO_PEER, Ints
 from paceline.replay.replay import Costs, Replay
-
-_MESSAGES = ("send", "receive", "send_receive")
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,8 @@ class LinkUse:
 def repair_links(replay: Replay, costs: Costs, uses: Iterable[LinkUse]) -> Costs:
     """Costs with links repaired; `uses` holds every link of the groups concerned, the healthy ones too."""
     uses = list(uses)
-    pairs = _by_pair(use for use in uses if use.op in _MESSAGES)
-    groups = _by_group(use for use in uses if use.op not in _MESSAGES)
+    pairs = _by_pair(use for use in uses if use.op in PEER_TO_PEER)
+    groups = _by_group(use for use in uses if use.op not in PEER_TO_PEER)
     factor = np.ones(len(costs.transfer))
     for instances, times in _collectives(replay, groups):
         transfer = float(costs.transfer[instances].sum())
@@ -93,7 +91,7 @@ def _collectives(
     """
     events, line = replay.timeline.events, replay.timeline
     rows = events.first_row[events.first_row >= 0]
-    rows = rows[~line.is_end[rows] & ~np.isin(events.op[rows].astype(str), _MESSAGES)]
+    rows = rows[~line.is_end[rows] & ~events.is_message[rows]]
     wanted = {group for group, _ in groups}
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row in rows.tolist():
@@ -115,7 +113,7 @@ def _messages(replay: Replay, pairs: Mapping[tuple[int, int], object]) -> Iterab
     events = replay.timeline.events
     ranks = events.ranks[events.rank]
     members: dict[int, list[int]] = defaultdict(list)
-    for row in np.flatnonzero(np.isin(events.op.astype(str), _MESSAGES)).tolist():
+    for row in np.flatnonzero(events.is_message).tolist():
         members[int(events.instance[row])].append(row)
     for instance, rows in members.items():
         if len(rows) != 2:

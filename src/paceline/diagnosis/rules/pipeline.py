@@ -100,7 +100,7 @@ def pipeline_bubble(context: DiagnosisContext) -> list[RuleFinding]:
     if len(stages) < 2:
         return []
     events, timeline = context.timeline.events, context.timeline
-    received = np.flatnonzero(np.isin(events.op.astype(str), ("receive", "send_receive")) & ~timeline.is_end)
+    received = np.flatnonzero(events.is_op("receive", "send_receive") & ~timeline.is_end)
     if not len(received):
         return []
     per_step = np.bincount(events.rank[received], minlength=len(context.ranks)) / np.maximum(

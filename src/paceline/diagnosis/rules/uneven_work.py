@@ -49,4 +49,4 @@ def _evidence(uneven: UnevenWork, most: float, mean: float) -> tuple[MeasuredVal
 
 
 def _has_experts(context: DiagnosisContext) -> bool:
-    return bool((context.timeline.events.op.astype(str) == ALL_TO_ALL).any())
+    return bool(context.timeline.events.is_op(ALL_TO_ALL).any())

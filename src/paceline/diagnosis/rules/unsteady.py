@@ -17,7 +17,6 @@ from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
 from paceline.diagnosis.rules.common_stalls import common_stalls
 from paceline.diagnosis.rules.communication import gradient_groups
 from paceline.diagnosis.rules.one_off import one_off_stall, one_off_transfers
-from paceline.metrics.comm_events import PEER_TO_PEER
 from paceline.metrics.host_vs_workload import work_differs
 from paceline.metrics.peers import nan_median
 from paceline.metrics.steps import step_condition
@@ -317,7 +316,7 @@ def _replica_pairs(context: DiagnosisContext) -> list[tuple[int, int]]:
 def _point_to_point_pairs(context: DiagnosisContext) -> list[tuple[int, int]]:
     """Pairs of ranks that send to each other."""
     events = context.timeline.events
-    rows = np.flatnonzero(np.isin(events.op.astype(str), PEER_TO_PEER) & (events.members[events.instance] == 2))
+    rows = np.flatnonzero(events.is_message & (events.members[events.instance] == 2))
     sorted_rows = rows[np.lexsort((events.rank[rows], events.instance[rows]))].reshape(-1, 2)
     return [
         (int(events.ranks[a]), int(events.ranks[b])) for a, b in np.unique(events.rank[sorted_rows], axis=0).tolist()
