@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from paceline.cli.help_format import plain_help
+from paceline.cli.console.help_format import plain_help
 from paceline.cli.main import application
 from paceline.core.version import __version__
 

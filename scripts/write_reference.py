@@ -13,8 +13,8 @@ from typing import Any
 
 import typer
 
-from paceline.cli.help_format import TASKS, plain_help
-from paceline.cli.help_language import translated
+from paceline.cli.console.help_format import TASKS, plain_help
+from paceline.cli.console.help_language import translated
 from paceline.cli.main import application
 from paceline.core.i18n import Language, catalogue, text
 from paceline.web.app import create_app

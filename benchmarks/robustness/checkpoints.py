@@ -31,7 +31,7 @@ from paceline.core.rank_tables import generate_rank_table, rank_table_json, read
 from paceline.diagnosis.custom_rules import load_rule
 from paceline.diagnosis.hardware import load_hardware
 from paceline.jobs import load_job
-from paceline.jobs.aisbench_config import read_aisbench_config
+from paceline.jobs.aisbench.aisbench_config import read_aisbench_config
 from paceline.profiling.dynamic_config import read_request
 from robustness.verdicts import GOOD, Outcome, Said, counted, judge, run_all
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from paceline.metrics.comm_events import CommEvents
+from paceline.metrics.communication.comm_events import CommEvents
 
 
 class Event(NamedTuple):

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.metrics.rank_timeline import Timeline, read_timeline
+from paceline.metrics.timeline.rank_timeline import Timeline, read_timeline
 from support.comm_tables import collective
 from support.fake_run import FakeRun
 

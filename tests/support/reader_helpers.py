@@ -11,7 +11,7 @@ import pytest
 
 from paceline.core.schema import TABLES
 from paceline.formats.base import RankRecording, Reader
-from paceline.run.batch import BatchSink, open_batch
+from paceline.run.tables.batch import BatchSink, open_batch
 from paceline.storage.file_tree import walk
 
 FIXTURES = Path(os.environ.get("PACELINE_FIXTURES", Path(__file__).parents[3] / "shared" / "fixtures"))

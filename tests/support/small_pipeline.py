@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.metrics.operation_graph import Operation, Recorded
+from paceline.metrics.timeline.operation_graph import Operation, Recorded
 
 _COMPUTING = ("forward-compute", "backward-compute", "optimizer", "gc")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from paceline.metrics.comm_events import CommEvents
-from paceline.metrics.rank_timeline import Timeline
+from paceline.metrics.communication.comm_events import CommEvents
+from paceline.metrics.timeline.rank_timeline import Timeline
 
 Row = dict[str, Any]
 

@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from paceline.bench.expectations import Expectations
+from paceline.bench.statistics.expectations import Expectations
 from paceline.core.errors import UsageError
 from paceline.jobs import JobDescription, YamlDocument
 from paceline.jobs.description import Scalar, YamlMapping

@@ -16,9 +16,7 @@ from typing import Literal
 import msgspec
 
 from paceline.bench.bench_plan import BenchPlan, job_of_size
-from paceline.bench.expectations import check_expectations
 from paceline.bench.node_facts import VARIABLE
-from paceline.bench.outliers import find_outliers
 from paceline.bench.profile import diagnose_profile
 from paceline.bench.progress import PROFILE, BenchOptions, BenchProgress, RunRecord
 from paceline.bench.provenance import busy_machine_warning, cores, provenance
@@ -32,8 +30,10 @@ from paceline.bench.result import (
     to_iso_time,
 )
 from paceline.bench.run_repetition import OnLog, RunPlace, StartError, run_measured, run_recorded, unfinished_job
-from paceline.bench.scaling import scaling_losses, with_efficiency
 from paceline.bench.spread import spread
+from paceline.bench.statistics.expectations import check_expectations
+from paceline.bench.statistics.outliers import find_outliers
+from paceline.bench.statistics.scaling import scaling_losses, with_efficiency
 from paceline.bench.workload_facts import with_workload
 from paceline.core.errors import PacelineError
 from paceline.jobs import JobDescription

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.bench.baseline import compare
 from paceline.bench.result import BaselineComparison, BenchResult, encode, read_result
+from paceline.bench.statistics.baseline import compare
 from paceline.core.atomic_write import atomic_write_text
 from paceline.core.errors import FormatError, UsageError
 

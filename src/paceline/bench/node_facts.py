@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.bench.result import NodeFacts
-from paceline.jobs.node_facts import MARK, VARIABLE
+from paceline.jobs.node.node_facts import MARK, VARIABLE
 
 __all__ = ["VARIABLE", "read_node_facts"]
 _LARGEST_LINE = 100_000

@@ -54,7 +54,7 @@ class EnergyPart(ResultPart, frozen=True):
 
 
 class NodeFacts(ResultPart, frozen=True):
-    """What a node reported about itself (jobs/node_facts.py); empty or null where it reported nothing."""
+    """What a node reported about itself (jobs/node/node_facts.py); empty or null where it reported nothing."""
 
     host: str = ""
     platform: str = ""

@@ -15,13 +15,13 @@ from statistics import fmean
 import msgspec
 
 from paceline.bench.bench_plan import BenchPlan
-from paceline.bench.energy import PowerSampler
 from paceline.bench.node_facts import read_node_facts
 from paceline.bench.number_file import LARGEST
+from paceline.bench.power.energy import PowerSampler
 from paceline.bench.result import EnergyPart, Repetition, RunTimes, parse_iso_time, to_iso_time
 from paceline.bench.result_files import ResultError, is_result_file
-from paceline.bench.score import BenchScore, score_directory
-from paceline.bench.time_to_quality import EVALUATIONS, read_evaluations, time_to_quality
+from paceline.bench.statistics.score import BenchScore, score_directory
+from paceline.bench.statistics.time_to_quality import EVALUATIONS, read_evaluations, time_to_quality
 from paceline.bench.workload_facts import FILE, read_workload_facts
 from paceline.core.errors import PacelineError, UsageError
 from paceline.jobs import JobDescription, JobHandle, JobOutcome, JobPhase, LogPiece, backend_for, submit, wait

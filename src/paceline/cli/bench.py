@@ -14,7 +14,8 @@ from rich.markup import escape
 from rich.status import Status
 from typing_extensions import Annotated
 
-from paceline.bench.baseline import compare
+from paceline.bench.aisbench_tester.send_result import report_of, send
+from paceline.bench.aisbench_tester.tester_config import TesterConfig, load_tester, read_object
 from paceline.bench.bench_plan import BenchPlan, MlperfLog, load_bench_plan
 from paceline.bench.bench_run import RunListeners, new_directory, options_of, run_benchmark
 from paceline.bench.examples import copy_example, find_description
@@ -24,10 +25,8 @@ from paceline.bench.progress import BenchOptions, BenchProgress
 from paceline.bench.report.content import result_page
 from paceline.bench.result import BenchResult, encode, read_result
 from paceline.bench.run_repetition import OnLog, StartError
-from paceline.bench.score import score_directory, with_slow_parts
-from paceline.bench.send_result import report_of, send
-from paceline.bench.tester_config import TesterConfig, load_tester, read_object
-from paceline.cli.backend_option import BackendOption
+from paceline.bench.statistics.baseline import compare
+from paceline.bench.statistics.score import score_directory, with_slow_parts
 from paceline.cli.bench_results import (
     NOT_AS_EXPECTED,
     STDOUT,
@@ -44,7 +43,8 @@ from paceline.cli.bench_results import (
     tester_server,
     write,
 )
-from paceline.cli.language import LanguageOption, resolve_language
+from paceline.cli.console.language import LanguageOption, resolve_language
+from paceline.cli.options.backend_option import BackendOption
 from paceline.core.atomic_write import atomic_write_text
 from paceline.core.errors import PacelineError, UsageError
 from paceline.core.i18n import Language

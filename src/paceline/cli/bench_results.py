@@ -12,14 +12,14 @@ import msgspec
 import typer
 from typing_extensions import Annotated
 
-from paceline.bench.baseline import compare
+from paceline.bench.aisbench_tester.send_result import report_of, send
+from paceline.bench.aisbench_tester.tester_config import load_tester, read_object
 from paceline.bench.history import load_history
 from paceline.bench.report.content import result_page
 from paceline.bench.report.history_content import history_page
 from paceline.bench.result import read_result
-from paceline.bench.send_result import report_of, send
-from paceline.bench.tester_config import load_tester, read_object
-from paceline.cli.language import LanguageOption, resolve_language
+from paceline.bench.statistics.baseline import compare
+from paceline.cli.console.language import LanguageOption, resolve_language
 from paceline.core.atomic_write import atomic_write_text
 from paceline.core.errors import PacelineError, UsageError
 from paceline.output.page.html import to_html
@@ -117,7 +117,7 @@ def tester_server(
     Example:  paceline bench tester results --port 9527
     """
     try:
-        from paceline.bench.tester import create_tester
+        from paceline.bench.aisbench_tester.tester import create_tester
         from paceline.web.listen import listen_with
         from paceline.web.security import is_loopback, rules_for
     except ImportError as error:

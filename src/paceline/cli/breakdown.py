@@ -9,8 +9,8 @@ from unicodedata import east_asian_width
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.language import LanguageOption, resolve_language
-from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, progress_shown
+from paceline.cli.console.language import LanguageOption, resolve_language
+from paceline.cli.options.source_option import EngineOption, Source, StoreOption, WorkersOption, progress_shown
 from paceline.core.errors import PacelineError
 from paceline.core.i18n import Language, text
 from paceline.metrics.breakdown import Breakdown

@@ -7,7 +7,7 @@ import time
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.language import LanguageOption, resolve_language
+from paceline.cli.console.language import LanguageOption, resolve_language
 from paceline.core.i18n import text
 from paceline.storage.cache_contents import CacheEntry, cache_entries, clean_cache
 from paceline.storage.cache_dir import cache_root

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, List, Optional
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.transfer_output import print_report, progress_bar, summary
+from paceline.cli.console.transfer_output import print_report, progress_bar, summary
 from paceline.core.errors import PacelineError, UsageError
 from paceline.storage.url import is_remote, parse_url
 

@@ -10,9 +10,9 @@ from typing import Optional
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.language import LanguageOption, resolve_language
-from paceline.cli.source_option import EngineOption, StoreOption, WorkersOption, opened
-from paceline.cli.table_output import format_rows
+from paceline.cli.console.language import LanguageOption, resolve_language
+from paceline.cli.console.table_output import format_rows
+from paceline.cli.options.source_option import EngineOption, StoreOption, WorkersOption, opened
 from paceline.core.i18n import Language, text
 from paceline.diagnosis.diagnose import diagnose
 from paceline.diagnosis.finding import Diagnosis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.transfer_output import print_report, progress_bar
+from paceline.cli.console.transfer_output import print_report, progress_bar
 
 From = Annotated[str, typer.Argument(metavar="SRC", help="Directory, file, s3://…, obs://… or ssh://user@host/path.")]
 To = Annotated[str, typer.Argument(metavar="DST", help="Target, of the same kinds.")]

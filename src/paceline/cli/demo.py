@@ -11,8 +11,8 @@ from typing import Any, Optional
 import typer
 from typing_extensions import Annotated
 
+from paceline.cli.console.language import LanguageOption, resolve_language
 from paceline.cli.diagnose import diagnose
-from paceline.cli.language import LanguageOption, resolve_language
 from paceline.cli.simulate import simulate
 from paceline.core.errors import UsageError
 from paceline.core.i18n import text

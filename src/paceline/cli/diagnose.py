@@ -11,8 +11,8 @@ from typing import List, Optional
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.language import LanguageOption, resolve_language
-from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened
+from paceline.cli.console.language import LanguageOption, resolve_language
+from paceline.cli.options.source_option import EngineOption, Source, StoreOption, WorkersOption, opened
 from paceline.core.atomic_write import atomic_write_text
 from paceline.core.errors import PacelineError, UsageError
 from paceline.core.i18n import LANGUAGES, Language, text

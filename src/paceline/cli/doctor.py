@@ -8,8 +8,8 @@ from typing import Optional
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.backend_option import BackendOption
-from paceline.cli.language import LanguageOption, resolve_language
+from paceline.cli.console.language import LanguageOption, resolve_language
+from paceline.cli.options.backend_option import BackendOption
 from paceline.core.i18n import text
 
 _MARKS = {"good": "✓", "warning": "!", "bad": "✗"}

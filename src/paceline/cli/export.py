@@ -8,8 +8,8 @@ from typing import Optional
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.language import LanguageOption, resolve_language
-from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
+from paceline.cli.console.language import LanguageOption, resolve_language
+from paceline.cli.options.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
 from paceline.output.writer import ExportOptions, find_writer
 
 

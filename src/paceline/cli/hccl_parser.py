@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.language import LanguageOption, resolve_language
+from paceline.cli.console.language import LanguageOption, resolve_language
 from paceline.collect.hccl_parser_wheel import pre_start_lines, raise_limit
 from paceline.core.errors import UsageError
 from paceline.core.i18n import text

@@ -8,7 +8,7 @@ from typing import List, Optional
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
+from paceline.cli.options.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
 from paceline.run.run import TABLE_NAMES
 
 

@@ -13,10 +13,10 @@ import msgspec
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.backend_option import BackendOption
+from paceline.cli.console.job_output import LogPrinter, outcome_text, phase_text, print_note, status_text, table
+from paceline.cli.console.transfer_output import progress_bar
 from paceline.cli.job_offers import engines, flavors, pools
-from paceline.cli.job_output import LogPrinter, outcome_text, phase_text, print_note, status_text, table
-from paceline.cli.transfer_output import progress_bar
+from paceline.cli.options.backend_option import BackendOption
 from paceline.core.errors import PacelineError
 from paceline.core.str_enum import StrEnum
 
@@ -226,8 +226,8 @@ def import_(
 
     Example:  paceline job import train_huawei_train_mindspore_resnet -o job.yaml
     """
-    from paceline.jobs.aisbench_import import import_package
-    from paceline.jobs.aisbench_package import open_package
+    from paceline.jobs.aisbench.aisbench_import import import_package
+    from paceline.jobs.aisbench.aisbench_package import open_package
 
     package = open_package(config)
     found = import_package(

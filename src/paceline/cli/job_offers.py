@@ -58,7 +58,7 @@ def _client(description: Path | None) -> TrainingJobClient:
 
 
 def _print(offered: Sequence[object], head: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool) -> None:
-    from paceline.cli.job_output import aligned
+    from paceline.cli.console.job_output import aligned
 
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(offered), ensure_ascii=False))

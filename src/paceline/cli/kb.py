@@ -10,8 +10,8 @@ import typer
 from rich.text import Text as Styled
 from typing_extensions import Annotated
 
-from paceline.cli.language import LanguageOption, resolve_language
-from paceline.cli.text_width import indented
+from paceline.cli.console.language import LanguageOption, resolve_language
+from paceline.cli.console.text_width import indented
 from paceline.core.i18n import Language, text
 from paceline.diagnosis.knowledge import IDS, KnowledgeEntry, all_entries, load_entry
 from paceline.output.console import Console

@@ -14,9 +14,9 @@ import typer
 from typing_extensions import Annotated
 
 from paceline.cli.address_space import check_address_space
-from paceline.cli.annotations import evaluate_annotations
-from paceline.cli.help_format import WIDTH, Command, Commands
-from paceline.cli.output_streams import guarded_streams
+from paceline.cli.console.help_format import WIDTH, Command, Commands
+from paceline.cli.console.output_streams import guarded_streams
+from paceline.cli.options.annotations import evaluate_annotations
 from paceline.core.analysis import can_analyse, why_no_analysis
 from paceline.core.errors import PacelineError, is_interrupt
 from paceline.core.version import __version__

@@ -8,8 +8,8 @@ from typing import Optional
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.language import LanguageOption, resolve_language
-from paceline.cli.source_option import EngineOption, StoreOption, WorkersOption, opened, print_warnings
+from paceline.cli.console.language import LanguageOption, resolve_language
+from paceline.cli.options.source_option import EngineOption, StoreOption, WorkersOption, opened, print_warnings
 from paceline.core.atomic_write import atomic_write_text
 from paceline.core.errors import UsageError
 from paceline.core.i18n import LANGUAGES, Language, text

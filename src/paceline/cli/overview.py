@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.cli.table_output import format_rows
+from paceline.cli.console.table_output import format_rows
 from paceline.core.i18n import Language, text
 from paceline.metrics.rank_performance import rank_performance
 from paceline.metrics.steps import PARTS

@@ -22,7 +22,7 @@ DOCUMENTS = {
     "breakdown": ("paceline.output.breakdown", "BreakdownDocument", "paceline breakdown --json"),
     "watch": ("paceline.watch.render", "WatchDocument", "one line of paceline watch --json"),
     "bench": ("paceline.bench.result", "BenchResult", "paceline bench run --json"),
-    "score": ("paceline.bench.score", "ScoreDocument", "paceline bench score --json"),
+    "score": ("paceline.bench.statistics.score", "ScoreDocument", "paceline bench score --json"),
     "doctor": ("paceline.jobs.doctor", "DoctorReport", "paceline doctor --json"),
     "job-outcome": ("paceline.jobs.backend", "JobOutcome", "paceline job run --json"),
 }

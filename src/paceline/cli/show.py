@@ -8,10 +8,10 @@ from typing import Optional
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.language import LanguageOption, resolve_language
+from paceline.cli.console.language import LanguageOption, resolve_language
+from paceline.cli.console.table_output import Rows, write_rows
+from paceline.cli.options.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
 from paceline.cli.overview import print_overview
-from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
-from paceline.cli.table_output import Rows, write_rows
 from paceline.core.str_enum import StrEnum
 from paceline.run.run import TABLE_NAMES
 

@@ -8,8 +8,8 @@ from typing import Optional
 import typer
 from typing_extensions import Annotated
 
+from paceline.cli.console.transfer_output import as_dict, print_report, progress_bar, summary
 from paceline.cli.copy import From, Json, Patience, To, Workers
-from paceline.cli.transfer_output import as_dict, print_report, progress_bar, summary
 from paceline.collect.slimming import Keep
 from paceline.core.str_enum import StrEnum
 

@@ -9,9 +9,9 @@ import duckdb
 import typer
 from typing_extensions import Annotated
 
+from paceline.cli.console.table_output import Rows, write_rows
+from paceline.cli.options.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
 from paceline.cli.show import RowFormat
-from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened, print_warnings
-from paceline.cli.table_output import Rows, write_rows
 from paceline.run.sql_sandbox import query_error
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 from typing_extensions import Annotated
 
+from paceline.cli.console.transfer_output import print_report, progress_bar
 from paceline.cli.copy import From, Json, Patience, To, Workers
-from paceline.cli.transfer_output import print_report, progress_bar
 
 
 def sync(

@@ -7,7 +7,7 @@ from typing import List, Optional
 import typer
 from typing_extensions import Annotated
 
-from paceline.cli.source_option import EngineOption, Source, StoreOption, WorkersOption, opened
+from paceline.cli.options.source_option import EngineOption, Source, StoreOption, WorkersOption, opened
 from paceline.diagnosis.what_if import what_if as replay_fixes
 from paceline.output.json_text import indented_json
 

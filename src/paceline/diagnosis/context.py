@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from paceline.diagnosis.components.link_faults import LinkFault, link_faults
 from paceline.diagnosis.hardware import Hardware, default_hardware
 from paceline.diagnosis.rule_finding import PredictedGain
-from paceline.metrics.collectives import arrivals
-from paceline.metrics.link_model import LinkExcess, link_excess
-from paceline.metrics.link_traffic import link_traffic
+from paceline.metrics.communication.collectives import arrivals
 from paceline.metrics.memory import rank_memory
+from paceline.metrics.network.link_model import LinkExcess, link_excess
+from paceline.metrics.network.link_traffic import link_traffic
 from paceline.metrics.peers import Excess, PeerGroups
 from paceline.metrics.rank_performance import RankPerformance, rank_performance
-from paceline.metrics.rank_timeline import Timeline
 from paceline.metrics.steps import step_condition
 from paceline.metrics.table import Table
+from paceline.metrics.timeline.rank_timeline import Timeline
 from paceline.metrics.uneven_work import UnevenWork, uneven_payload, uneven_work
 from paceline.replay.fixes import with_equal_work
 from paceline.replay.replay import Costs, Replay
@@ -110,7 +110,7 @@ class DiagnosisContext:
 
     @cached_property
     def link_excess(self) -> LinkExcess:
-        """Every link against what it should need, see metrics/link_model.py."""
+        """Every link against what it should need, see metrics/network/link_model.py."""
         self.run.load(["ranks", "groups", "transfers", "packets"])
         traffic = link_traffic(self.run, step_condition(self.performance.steps.tolist()))
         hosts = {info.rank: info.host for info in self.ranks}

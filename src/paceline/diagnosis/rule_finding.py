@@ -8,7 +8,7 @@ from typing import Literal
 
 from paceline.diagnosis.finding import SEVERITIES, RunFacts, Severity, StudyNumbers, Subject
 from paceline.diagnosis.knowledge import KnowledgeEntry
-from paceline.metrics.rank_timeline import Level
+from paceline.metrics.timeline.rank_timeline import Level
 from paceline.replay.prediction import Prediction
 from paceline.replay.replay import Costs
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline.core.errors import PacelineError
 from paceline.diagnosis.finding import StudyNumbers, WorkerSlowdown
-from paceline.metrics.operation_timeline import is_operation_trace
+from paceline.metrics.timeline.operation_timeline import is_operation_trace
 from paceline.replay.straggler_study import StragglerStudy, straggler_study
 from paceline.run.run import Run
 

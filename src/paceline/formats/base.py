@@ -13,7 +13,7 @@ Rules for readers
 - A section that cannot be read raises an exception: its rows are dropped, the error becomes a warning with file and
   rank, and all other sections are still read. For data that is readable but odd, call `Sink.warn`.
 - Timestamps are on the rank's own clock; links may carry ranks numbered inside their communicator with
-  `scope = 'group'`. The Run translates both (run/clock.py, run/groups.py).
+  `scope = 'group'`. The Run translates both (run/clock.py, run/communicators/groups.py).
 
 How to add a reader: docs/add-a-reader.md.
 """

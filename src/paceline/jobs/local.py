@@ -45,7 +45,7 @@ class LocalBackend:
         prepare(plan, progress)
         handle = handle_of(plan, self.name, plan.id)
         save_record(handle)
-        command = [sys.executable, "-m", "paceline.jobs.node_runner", str(directory), "all"]
+        command = [sys.executable, "-m", "paceline.jobs.node.node_runner", str(directory), "all"]
         # It also writes its process id itself, in case we are killed before this line is done.
         write_process(directory, start_detached(command, directory / "log" / "paceline.log", os.environ))
         return handle

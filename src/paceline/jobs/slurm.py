@@ -155,7 +155,7 @@ def step_options(plan: JobPlan) -> list[str]:
 
 def batch_script(plan: JobPlan) -> str:
     """Download inputs once, run ranks on every node, upload outputs once, also after scancel."""
-    node = f"{shlex.quote(sys.executable)} -m paceline.jobs.node_runner {shlex.quote(plan.directory)}"
+    node = f"{shlex.quote(sys.executable)} -m paceline.jobs.node.node_runner {shlex.quote(plan.directory)}"
     bad_exit = 0 if plan.job.single_server_mode else 1
     return "\n".join(
         [

@@ -25,7 +25,7 @@ from paceline.formats.file_selection import needed_for_diagnosis
 from paceline.formats.kineto.groups import has_stages
 from paceline.formats.kineto.metadata import read_trace_head
 from paceline.formats.kineto.quick_steps import UnsupportedTrace, quick_steps
-from paceline.metrics.comm_events import PEER_TO_PEER
+from paceline.metrics.communication.comm_events import PEER_TO_PEER
 from paceline.metrics.peers import Excess, excess_over_peers, peer_groups, program
 from paceline.metrics.steps import COLUMNS, StepRows, mean_by, recorded_whole, steady_steps, step_parts
 from paceline.run.source_recordings import open_tree

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.collectives import waiting_shares
-from paceline.metrics.comm_events import PEER_TO_PEER, outside_steps
+from paceline.metrics.communication.collectives import waiting_shares
+from paceline.metrics.communication.comm_events import PEER_TO_PEER, outside_steps
 from paceline.metrics.peers import Excess, PeerGroups, excess_over_peers, peer_groups, program
 from paceline.metrics.self_time import self_time
 from paceline.metrics.steps import NO_STEP, PARTS, mean_by, read_steps, recorded_whole, steady_steps, step_parts
 from paceline.metrics.table import RunTables, Table
 
 if TYPE_CHECKING:  # only what needs a timeline imports them: `show` does without
-    from paceline.metrics.rank_timeline import Timeline
+    from paceline.metrics.timeline.rank_timeline import Timeline
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -68,14 +68,14 @@ class RankPerformance:
 
     @cached_property
     def timeline(self) -> Timeline:
-        from paceline.metrics.rank_timeline import read_timeline
+        from paceline.metrics.timeline.rank_timeline import read_timeline
 
         return self._operations or read_timeline(self._run, self._chosen)
 
     @cached_property
     def _operations(self) -> Timeline | None:
         """Of traces that record every operation."""
-        from paceline.metrics.operation_timeline import operation_timeline
+        from paceline.metrics.timeline.operation_timeline import operation_timeline
 
         return operation_timeline(self._run, self._chosen)
 
@@ -113,7 +113,7 @@ class RankPerformance:
     @cached_property
     def stages(self) -> Ints:
         """Pipeline stage of each rank, as declared, else as its sends and receives show; -1 = unknown."""
-        from paceline.metrics.inferred_stages import UNKNOWN, inferred_stages
+        from paceline.metrics.timeline.inferred_stages import UNKNOWN, inferred_stages
 
         declared = dict(self._run.sql("SELECT rank, stage FROM ranks WHERE stage IS NOT NULL").fetchall())
         stages = np.array([declared.get(rank, UNKNOWN) for rank in self.ranks.tolist()], dtype=np.int64)

@@ -1,7 +1,7 @@
 """Self time: what a rank spends on its own work in a step, waiting for others left out.
 
     self_time(r, n) = duration - exposed communication      where the device recorded both for all peers of r
-                    = work along the rank's timeline         else (metrics/rank_timeline.py)
+                    = work along the rank's timeline         else (metrics/timeline/rank_timeline.py)
 
 A rank does not wait in communication that computing covers, so what is left after exposed communication is its own. The
 timeline may take a wait inside a message that was posted early for work; so it is only asked where it has to be, and then
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from paceline.metrics.peers import PeerGroups
 
 if TYPE_CHECKING:
-    from paceline.metrics.rank_timeline import Timeline
+    from paceline.metrics.timeline.rank_timeline import Timeline
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.metrics.peers import fast_half
-from paceline.metrics.rank_timeline import Timeline
 from paceline.metrics.steps import in_steps
 from paceline.metrics.table import RunTables
+from paceline.metrics.timeline.rank_timeline import Timeline
 
 Floats = NDArray[np.float64]
 UNEVEN = 0.05

@@ -15,7 +15,7 @@ from paceline.core.text_encoding import without_controls
 class Console(rich.console.Console):
     @property
     def file(self) -> IO[str]:
-        """The stream below all those that stand before it (rich's own during progress, cli/output_streams.py)."""
+        """The stream below all those that stand before it (rich's own during progress, cli/console/output_streams.py)."""
         stream = super().file
         while inner := getattr(stream, "rich_proxied_file", None):
             stream = inner

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from paceline.core.i18n import Language
 from paceline.core.text_encoding import printable
 from paceline.diagnosis.finding import Diagnosis
-from paceline.metrics import collectives
-from paceline.metrics.communication_operators import CommunicationOperators
-from paceline.metrics.links import LinkTables, packet_sizes
+from paceline.metrics.communication import collectives
+from paceline.metrics.communication.communication_operators import CommunicationOperators
 from paceline.metrics.memory import rank_memory
+from paceline.metrics.network.links import LinkTables, packet_sizes
 from paceline.metrics.rank_performance import rank_performance
 from paceline.metrics.steps import step_condition
 from paceline.metrics.table import Table, query

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.metrics.comm_events import Ints
-from paceline.metrics.rank_timeline import Timeline
+from paceline.metrics.communication.comm_events import Ints
+from paceline.metrics.timeline.rank_timeline import Timeline
 from paceline.replay.replay import Costs, Floats, Replay, ReplayResult
 from paceline.run.run import Run
 

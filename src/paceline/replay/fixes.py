@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.comm_events import COMPUTING
+from paceline.metrics.communication.comm_events import COMPUTING
 from paceline.metrics.peers import Excess, nan_median
 from paceline.replay.replay import Costs, Replay
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from paceline.metrics.comm_events import PEER_TO_PEER, Ints
+from paceline.metrics.communication.comm_events import PEER_TO_PEER, Ints
 from paceline.replay.replay import Costs, Replay
 
 

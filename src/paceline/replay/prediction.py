@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.metrics.peers import nan_median
-from paceline.metrics.rank_timeline import Timeline
+from paceline.metrics.timeline.rank_timeline import Timeline
 from paceline.replay.replay import Costs, Replay, Residuals
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ Members leave a collective within microseconds of each other, which adds up over
 tail, end(i) - (last start + transfer), as it was recorded on the cluster clock, at most as long as the transfer, and shorter
 as the transfer becomes shorter.
 
-Of buffered messages (metrics/p2p.py) the sender continues, the receiver waits for the arrival.
+Of buffered messages (metrics/communication/p2p.py) the sender continues, the receiver waits for the arrival.
 
 Work, transfers and overlaps are what was measured, or what a fix puts in their place. The graph is evaluated level by
 level: all collectives whose predecessors are known are evaluated in one NumPy call, so the cost grows with the length
@@ -27,8 +27,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.comm_events import Ints
-from paceline.metrics.rank_timeline import Timeline
+from paceline.metrics.communication.comm_events import Ints
+from paceline.metrics.timeline.rank_timeline import Timeline
 
 Floats = NDArray[np.float64]
 

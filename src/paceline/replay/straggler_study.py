@@ -1,8 +1,8 @@
 """The what-if metrics of the OSDI'25 straggler study, for op-level traces of pipeline × data parallel training.
 
 The study ("Understanding Stragglers in Large Model Training Using What-if Analysis", Lin et al.) names operations; this
-is its recipe, with our own replay. Operations and what they follow: metrics/operation_graph.py. Every replay evaluates all
-replicas and steps together:
+is its recipe, with our own replay. Operations and what they follow: metrics/timeline/operation_graph.py. Every replay evaluates
+all replicas and steps together:
 
     start(o) = max over operations d that o follows of end(d)
     end(o)   = start(o) + duration(o)                                         computing
@@ -30,7 +30,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.operation_graph import Operation, OperationGraph, cached_operation_graph, over_replicas
+from paceline.metrics.timeline.operation_graph import Operation, OperationGraph, cached_operation_graph, over_replicas
 from paceline.run.run import Run
 
 Floats = NDArray[np.float64]

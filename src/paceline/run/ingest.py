@@ -20,7 +20,6 @@ from paceline.core.errors import is_interrupt
 from paceline.core.scratch_directory import scratch_directory
 from paceline.core.text_encoding import printable
 from paceline.formats.base import RecordingSection
-from paceline.run.batch import BatchSink, StoreWriteError, disk_error_reason, open_batch
 from paceline.run.evidence.file_ends import cut_off
 from paceline.run.executors.budget import task_budget
 from paceline.run.executors.executor import CrashedTask, Executor
@@ -29,7 +28,8 @@ from paceline.run.io_endpoints import ReadSource, StoreTarget
 from paceline.run.read_warning import ReadWarning
 from paceline.run.relative_path_pickle import dumps, loads
 from paceline.run.source_selection import SelectedRecording
-from paceline.run.store import READ_VERSION, ParquetFile, RunStore, StoredSection, StoredWarning
+from paceline.run.tables.batch import BatchSink, StoreWriteError, disk_error_reason, open_batch
+from paceline.run.tables.store import READ_VERSION, ParquetFile, RunStore, StoredSection, StoredWarning
 from paceline.storage.file_tree import File, Tree
 
 BATCH_BYTES = 192 << 20

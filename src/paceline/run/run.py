@@ -14,11 +14,7 @@ from paceline.core.schema import TABLES
 from paceline.core.text_encoding import printable
 from paceline.formats.base import RankRecording
 from paceline.formats.registry import find_recordings
-from paceline.run import views
-from paceline.run.batch import open_memory_database
 from paceline.run.checks import check_run
-from paceline.run.derivation import add_rows, apply_kinds, create_members, derive
-from paceline.run.derived_cache import DerivedCache
 from paceline.run.evidence.absent_ranks import absent_ranks
 from paceline.run.evidence.clocks import reconcile_clocks
 from paceline.run.evidence.exchanged_files import exchanged_links, exchanged_times
@@ -39,7 +35,11 @@ from paceline.run.read_warning import ReadWarning
 from paceline.run.source_recordings import has_profile, no_profile_error, open_tree
 from paceline.run.source_selection import select_recordings
 from paceline.run.sql_sandbox import check_read_only, query_error, restrict_to_directories
-from paceline.run.store import default_store_directory, open_run_store
+from paceline.run.tables import views
+from paceline.run.tables.batch import open_memory_database
+from paceline.run.tables.derivation import add_rows, apply_kinds, create_members, derive
+from paceline.run.tables.derived_cache import DerivedCache
+from paceline.run.tables.store import default_store_directory, open_run_store
 from paceline.storage.file_tree import Tree
 
 TABLE_NAMES = (*TABLES, "links")

@@ -33,7 +33,7 @@ def _stages(ranks: Sequence[LiveRank]) -> list[int]:
 
 
 def pipeline_stages(groups: Iterable[tuple[int, ...]]) -> dict[int, int]:
-    """Stage of each rank, as run/views.py derives it: a pipeline group holds all stages, or one pair of neighbours.
+    """Stage of each rank, as run/tables/views.py derives it: a pipeline group holds all stages, or one pair of neighbours.
 
     >>> pipeline_stages([(0, 4, 8)]), pipeline_stages([(0, 4), (4, 8)])
     ({0: 0, 4: 1, 8: 2}, {0: 0, 4: 1, 8: 2})

@@ -31,9 +31,9 @@ class WatchedRank(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     """The last one it finished."""
     step_ms: float | None
-    own_ms: float | None
+    self_time_ms: float | None
     """Self time: step time without waiting in collectives."""
-    peers_ms: float | None
+    reference_ms: float | None
     """Reference: self time of its healthy peers."""
     data_ms: float | None
     """Waiting for input."""
@@ -109,7 +109,7 @@ def alert(rank: RankView) -> str:
 
 def as_table(view: JobView, *, top: int) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("rank", "step", "step ms", "self ms", "peers ms", "data ms", "excess"):
+    for name in ("rank", "step", "step ms", "self ms", "reference ms", "data ms", "excess"):
         table.add_column(name, justify="right")
     table.add_column("host")
     for rank in view.ranks[:top]:
@@ -153,8 +153,8 @@ def _watched_rank(rank: RankView) -> WatchedRank:
         host=rank.host,
         step=rank.step,
         step_ms=_number(rank.step_ms),
-        own_ms=_number(rank.self_ms),
-        peers_ms=_number(rank.reference_ms),
+        self_time_ms=_number(rank.self_ms),
+        reference_ms=_number(rank.reference_ms),
         data_ms=_number(rank.data_ms),
         excess=_number(rank.excess),
         chronic=rank.is_persistent,

@@ -13,10 +13,10 @@ import duckdb
 import numpy as np
 
 from paceline.diagnosis.hardware import Hardware
-from paceline.metrics.collectives import DERIVED
+from paceline.metrics.communication.collectives import DERIVED
 from paceline.metrics.flops import flops_rows
-from paceline.metrics.links import store_links
 from paceline.metrics.memory import rank_memory
+from paceline.metrics.network.links import store_links
 from paceline.metrics.operators import OPERATOR_TIMES
 from paceline.metrics.rank_performance import RankPerformance, rank_performance
 from paceline.metrics.steps import in_steps, step_condition

@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from paceline.metrics.collectives import COLLECTIVE_ARRIVALS, COLLECTIVES_COMPARED, rank_communication, rank_operators
-from paceline.metrics.links import LINK_TOTALS, packets_by_size
+from paceline.metrics.communication.collectives import (
+    COLLECTIVE_ARRIVALS,
+    COLLECTIVES_COMPARED,
+    rank_communication,
+    rank_operators,
+)
 from paceline.metrics.memory import ALLOCATIONS as MEMORY_ALLOCATIONS
+from paceline.metrics.network.links import LINK_TOTALS, packets_by_size
 from paceline.metrics.operators import compared_operators
 from paceline.metrics.phases import rank_phases
 from paceline.metrics.steps import PARTS

@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from paceline.bench.bench_plan import MlperfLog, Workload, job_of_size, load_bench_plan
-from paceline.bench.expectations import Expectations, check_expectations
 from paceline.bench.history import accepted, best_result, latest_result, save_result
 from paceline.bench.mllog import mllog_of, unknown_settings
 from paceline.bench.report.content import efficiency_text, headline, result_page
@@ -27,8 +26,9 @@ from paceline.bench.result import (
     WorkloadFacts,
     read_result,
 )
-from paceline.bench.scaling import with_efficiency
-from paceline.bench.time_to_quality import time_to_quality
+from paceline.bench.statistics.expectations import Expectations, check_expectations
+from paceline.bench.statistics.scaling import with_efficiency
+from paceline.bench.statistics.time_to_quality import time_to_quality
 from paceline.bench.workload_facts import with_workload
 from paceline.core.errors import UsageError
 from paceline.diagnosis.finding import Diagnosis, Finding, Gain, RunFacts, StepTimes, Subject

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.bench.energy import PowerSampler, summary
-from paceline.bench.power_meters import NPU_SMI, PowerReading, find_meter, parse_npu_smi, parse_nvidia_smi
+from paceline.bench.power.energy import PowerSampler, summary
+from paceline.bench.power.power_meters import NPU_SMI, PowerReading, find_meter, parse_npu_smi, parse_nvidia_smi
 
 ATLAS_900 = """\
 +------------------------------------------------------------------------------------------------+

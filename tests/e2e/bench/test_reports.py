@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from paceline.bench.baseline import compare
 from paceline.bench.report.content import result_page
 from paceline.bench.result import BenchResult, NodeFacts, OutlierPart, ProfilePart, SpreadPart
-from paceline.bench.scaling import scaling_losses, with_efficiency
+from paceline.bench.statistics.baseline import compare
+from paceline.bench.statistics.scaling import scaling_losses, with_efficiency
 from paceline.core.i18n import Language
 from paceline.diagnosis.finding import Diagnosis, Finding, Gain, RunFacts, StepTimes, Subject
 from paceline.jobs.backend import WorkerUtilisation

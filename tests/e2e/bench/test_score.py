@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from paceline.bench.number_file import ACCURACY_KEYS, THROUGHPUT_KEYS, parse_number
 from paceline.bench.result_files import ResultError, read_cluster
-from paceline.bench.score import score_directory, with_slow_parts
+from paceline.bench.statistics.score import score_directory, with_slow_parts
 from paceline.core.errors import FormatError, PacelineError
 from support.bench.result_trees import cards_adding_up_to, cluster, paceline, single_servers
 from support.storage.servers import S3Server

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from paceline.bench.baseline import compare
-from paceline.bench.outliers import find_outliers
 from paceline.bench.provenance import busy_machine_warning
 from paceline.bench.result import Measurement, ProfilePart, Repetition, SpreadPart
-from paceline.bench.scaling import scaling_losses, with_efficiency
 from paceline.bench.spread import odd_values, slow_values, spread
-from paceline.bench.stragglers import outlier_name
+from paceline.bench.statistics.baseline import compare
+from paceline.bench.statistics.outliers import find_outliers
+from paceline.bench.statistics.scaling import scaling_losses, with_efficiency
+from paceline.bench.statistics.stragglers import outlier_name
 from paceline.core.errors import UsageError
 from support.bench.result_trees import a_result, vars_of
 

@@ -17,8 +17,8 @@ import httpx
 import msgspec
 import pytest
 
-from paceline.bench.send_result import report_of, send
-from paceline.bench.tester_config import load_tester
+from paceline.bench.aisbench_tester.send_result import report_of, send
+from paceline.bench.aisbench_tester.tester_config import load_tester
 from paceline.core.errors import PacelineError, UsageError
 from paceline.storage.store_errors import TransientError
 from paceline.storage.transfer.retry import Backoff

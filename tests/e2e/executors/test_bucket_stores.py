@@ -13,7 +13,7 @@ import pytest
 import paceline
 from e2e.executors.test_executors import content
 from paceline.run import ingest as index_module
-from paceline.run import store as stores
+from paceline.run.tables import store as stores
 from paceline.simulate import ClusterSpec, simulate
 from paceline.storage.stores.open_store import open_store
 

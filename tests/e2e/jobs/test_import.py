@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from paceline.bench.bench_plan import load_bench_plan
 from paceline.core.errors import UsageError
 from paceline.jobs import load_job
-from paceline.jobs.aisbench_config import read_aisbench_config
-from paceline.jobs.import_config import to_job_description
+from paceline.jobs.aisbench.aisbench_config import read_aisbench_config
+from paceline.jobs.aisbench.import_config import to_job_description
 from support.storage.servers import paceline
 
 CONFIG = """

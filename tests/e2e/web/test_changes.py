@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline import simulate
-from paceline.run.store import default_store_directory
+from paceline.run.tables.store import default_store_directory
 from support.web.servers import Serve, Server
 
 SPEC = simulate.ClusterSpec(hosts=1, devices=4, dp=2, tp=2, pp=1, steps=3, layers=2, micro_batches=2)

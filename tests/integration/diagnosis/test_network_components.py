@@ -16,8 +16,8 @@ import pytest
 
 from paceline.diagnosis.components.link_faults import LinkFault, link_faults
 from paceline.diagnosis.hardware import default_hardware
-from paceline.metrics.link_model import link_excess
-from paceline.metrics.link_traffic import LinkTraffic
+from paceline.metrics.network.link_model import link_excess
+from paceline.metrics.network.link_traffic import LinkTraffic
 
 KIT = Path(__file__).parents[4] / "shared" / "kit"
 if not (KIT / "cluster_sim.py").exists():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.formats.minddata.pipeline import minddata_sections
 from paceline.formats.minddata.queues import batches, dequeues
-from paceline.run.batch import BatchSink
+from paceline.run.tables.batch import BatchSink
 from paceline.storage.file_tree import Tree, walk
 from support.reader_helpers import FIXTURES, needs_fixtures, read_all, rows
 

@@ -12,7 +12,7 @@ import pytest
 
 from paceline.formats.mindinsight.groups import PipelineShape, RecordedLinkEnds, communicators_of_ranks
 from paceline.formats.mindinsight.reader import READER
-from paceline.run.batch import BatchSink
+from paceline.run.tables.batch import BatchSink
 from paceline.simulate import ClusterSpec, simulate
 from paceline.storage.file_tree import walk
 from support.reader_helpers import FIXTURES, needs_fixtures, read_all, rows

@@ -14,7 +14,7 @@ from paceline.core.errors import FormatError
 from paceline.core.protobuf import fields
 from paceline.formats.mindinsight.memory import memory_at
 from paceline.formats.mindinsight.reader import READER
-from paceline.run.batch import BatchSink
+from paceline.run.tables.batch import BatchSink
 from support.reader_helpers import FIXTURES, needs_fixtures, read_all, rows
 
 RESOURCE = FIXTURES / "mindinsight-tests" / "tests" / "utils" / "resource"

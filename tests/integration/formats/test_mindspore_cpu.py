@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paceline.core.schema import TABLES
 from paceline.formats.base import RankRecording
 from paceline.formats.mindspore_cpu.sections import communicates, cpu_sections
-from paceline.run.batch import BatchSink, open_batch
+from paceline.run.tables.batch import BatchSink, open_batch
 from paceline.storage.file_tree import Tree, walk
 from support.reader_helpers import FIXTURES, needs_fixtures, read_all, rows
 

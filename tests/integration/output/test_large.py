@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from paceline.metrics.links import MOST_LINKS
+from paceline.metrics.network.links import MOST_LINKS
 from paceline.metrics.table import Table
 from paceline.output.html_report import write_html
 from paceline.output.report_data import ReportData

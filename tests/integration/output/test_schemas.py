@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from paceline.bench.score import BenchScore
+from paceline.bench.statistics.score import BenchScore
 from paceline.cli.main import application
 from paceline.cli.schema import DOCUMENTS, schema_of
 from paceline.diagnosis.diagnose import diagnose

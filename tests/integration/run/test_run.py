@@ -20,10 +20,10 @@ import paceline
 from paceline.core.errors import PacelineError, UsageError
 from paceline.formats.base import Sink
 from paceline.run import ingest
-from paceline.run.batch import StoreWriteError
 from paceline.run.ingest import _failed_file
 from paceline.run.run import Run
-from paceline.run.store import READ_VERSION, RunStore
+from paceline.run.tables.batch import StoreWriteError
+from paceline.run.tables.store import READ_VERSION, RunStore
 from paceline.storage.file_tree import File
 from support.run.profiles import GROUP_HASH, write_rank
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paceline.run.batch import BatchSink
+from paceline.run.tables.batch import BatchSink
 from paceline.simulate import ClusterSpec, simulate
 from paceline.simulate.cluster import Cluster
 from paceline.simulate.faults import parse_faults, state_with_faults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.diagnosis.finding import WorkerSlowdown
 from paceline.diagnosis.study import study_numbers
-from paceline.metrics.operation_timeline import FORMAT
+from paceline.metrics.timeline.operation_timeline import FORMAT
 from support.fake_run import FakeRun
 
 MS = 1_000_000

@@ -11,7 +11,7 @@ from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, Quantity, RuleFinding
 from paceline.diagnosis.rules.unsteady import unsteady_steps
-from paceline.metrics.operation_timeline import FORMAT
+from paceline.metrics.timeline.operation_timeline import FORMAT
 from support.fake_run import FakeRun
 from support.small_cluster import MS, SmallCluster, slower, steady_cluster
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.cli.job_output import table
+from paceline.cli.console.job_output import table
 from paceline.core.errors import UsageError
 from paceline.jobs import JobDescription, JobHandle, JobPhase, JobStatus, live_status
 from paceline.jobs.job_registry import JobRecord, find_record, save_record

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paceline.metrics.collectives import (
+from paceline.metrics.communication.collectives import (
     collective_classes,
     rank_operators,
     with_derived,

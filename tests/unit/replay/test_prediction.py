@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paceline.metrics.rank_timeline import Timeline
+from paceline.metrics.timeline.rank_timeline import Timeline
 from paceline.replay.prediction import _self_time_ratio, predict_steps
 from paceline.replay.replay import Replay
 from support.small_timeline import event, small_timeline, step_end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.metrics.operation_graph import Operation, Recorded
+from paceline.metrics.timeline.operation_graph import Operation, Recorded
 from paceline.replay.straggler_study import StragglerStudy, straggler_study
 from support.fake_run import FakeRun
 

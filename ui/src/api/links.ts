@@ -1,4 +1,4 @@
-// Links as the server worked them out (metrics/slow_links.py, metrics/links.py).
+// Links as the server worked them out (metrics/network/slow_links.py, metrics/network/links.py).
 
 import type { Columns } from "./columns";
 

@@ -80,7 +80,7 @@ def _print_differences(found: list[Difference], limit: int, as_json: bool) -> No
 
 def _print_tensors(checkpoint: Checkpoint, limit: int, as_json: bool) -> None:
     from paceline.checkpoint.inspect import tensor_rows
-    from paceline.cli.table_output import format_rows
+    from paceline.cli.console.table_output import format_rows
 
     found = tensor_rows(checkpoint)
     if as_json:

@@ -18,7 +18,7 @@ from paceline.cli.checkpoint.options import (
     StrategyOption,
     parse_size,
 )
-from paceline.cli.transfer_output import progress_bar
+from paceline.cli.console.transfer_output import progress_bar
 from paceline.core.str_enum import StrEnum
 from paceline.storage.transfer.transfer_report import OnProgress
 

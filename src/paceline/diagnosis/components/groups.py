@@ -31,8 +31,8 @@ from paceline.diagnosis.components.search import (
     explain,
     weighted_median,
 )
-from paceline.metrics.group_traffic import GroupExcess
-from paceline.metrics.link_model import HARDWARE
+from paceline.metrics.network.group_traffic import GroupExcess
+from paceline.metrics.network.link_model import HARDWARE
 
 MIN_GROUP_FACTOR = 1.5
 """What is slower by less may be the way between the hosts, or other work at the same time."""

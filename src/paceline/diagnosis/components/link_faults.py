@@ -8,8 +8,8 @@ import numpy as np
 
 from paceline.diagnosis.components.network import LinkEnds, link_components
 from paceline.diagnosis.components.search import Explanation, Observations, explain
-from paceline.metrics.link_model import HARDWARE, LinkExcess
-from paceline.metrics.link_traffic import Ints
+from paceline.metrics.network.link_model import HARDWARE, LinkExcess
+from paceline.metrics.network.link_traffic import Ints
 
 
 @dataclass(frozen=True)

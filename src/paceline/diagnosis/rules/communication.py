@@ -13,7 +13,7 @@ from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
-from paceline.metrics.comm_events import PEER_TO_PEER
+from paceline.metrics.communication.comm_events import PEER_TO_PEER
 from paceline.replay.fixes import scale_transfers
 
 SMALL_SHARE = 0.5

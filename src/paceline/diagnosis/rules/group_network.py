@@ -18,9 +18,9 @@ from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import DirectedLink, Subject
 from paceline.diagnosis.hardware import TransportProfile, default_hardware
 from paceline.diagnosis.rule_finding import MeasuredValue, NetworkArea, PredictedGain, Quantity, RuleFinding
-from paceline.metrics.group_traffic import GroupExcess, group_excess, group_traffic
-from paceline.metrics.link_model import HARDWARE
-from paceline.metrics.link_traffic import Floats
+from paceline.metrics.network.group_traffic import GroupExcess, group_excess, group_traffic
+from paceline.metrics.network.link_model import HARDWARE
+from paceline.metrics.network.link_traffic import Floats
 from paceline.replay.fixes import scale_transfers
 
 IDS = {"nic": "slow-nic", "card": "slow-nic", "group": "slow-link"}

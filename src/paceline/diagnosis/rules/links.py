@@ -19,7 +19,7 @@ from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
 from paceline.diagnosis.rules.group_network import slow_groups
 from paceline.diagnosis.rules.network import slow_components
-from paceline.metrics.link_traffic import FEW_BYTES, has_links
+from paceline.metrics.network.link_traffic import FEW_BYTES, has_links
 from paceline.replay.fixes import at_peer_speed, combine_fixes, scale_transfers
 
 LONG_NS = 200_000

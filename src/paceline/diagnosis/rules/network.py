@@ -1,7 +1,7 @@
 """What is slow in the network: links, network cards, switches and whole networks, from what every link moved.
 
-Every link is compared with what it should need for its messages (metrics/link_model.py); the smallest set of components that
-explains what is slower is the answer (diagnosis/components). Each finding is priced by a replay in which all collectives and
+Every link is compared with what it should need for its messages (metrics/network/link_model.py); the smallest set of components
+that explains what is slower is the answer (diagnosis/components). Each finding is priced by a replay in which all collectives and
 messages over the component's links are repaired.
 """
 
@@ -19,9 +19,9 @@ from paceline.diagnosis.components.search import Component, Explanation
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import DirectedLink, Subject
 from paceline.diagnosis.rule_finding import MeasuredValue, NetworkArea, Quantity, RuleFinding
-from paceline.metrics.link_model import HARDWARE, LinkExcess
-from paceline.metrics.link_traffic import Floats, Ints, LinkTraffic, group_traffic
-from paceline.metrics.slow_links import shown_link
+from paceline.metrics.network.link_model import HARDWARE, LinkExcess
+from paceline.metrics.network.link_traffic import Floats, Ints, LinkTraffic, group_traffic
+from paceline.metrics.network.slow_links import shown_link
 from paceline.metrics.steps import step_condition
 from paceline.replay.link_fixes import LinkUse, repair_links
 

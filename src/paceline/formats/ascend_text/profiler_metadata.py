@@ -66,7 +66,7 @@ def read_identity(identity: Identity, sink: Sink) -> None:
 
 
 def _stage(metadata: _Metadata) -> int | None:
-    """rank // (world / pp) in Megatron's order; otherwise the Run derives it from the pipeline groups (run/views.py)."""
+    """rank // (world / pp) in Megatron's order; otherwise the Run derives it from the pipeline groups (run/tables/views.py)."""
     sizes = metadata.distributed_args
     if sizes and sizes.rank is not None and sizes.pipeline_model_parallel_size > 1 and sizes.world_size > 0:
         return sizes.rank // max(1, sizes.world_size // sizes.pipeline_model_parallel_size)

@@ -6,9 +6,9 @@ import re
 import shlex
 from pathlib import Path, PurePosixPath
 
-from paceline.jobs import node_facts
 from paceline.jobs.description import JobDescription
 from paceline.jobs.modelarts.agent_wheels import install_step
+from paceline.jobs.node import node_facts
 
 NAME = "ma-pre-start.sh"
 _OLD_MODE = re.compile(r"^.*SINGLESERVER_MODE=.*\n?", re.MULTILINE)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from paceline.core.errors import PacelineError, UsageError
 from paceline.core.version import __version__
-from paceline.run.store import READ_VERSION
+from paceline.run.tables.store import READ_VERSION
 
 T = TypeVar("T")
 R = TypeVar("R")

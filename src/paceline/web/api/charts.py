@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from paceline.metrics import memory
-from paceline.metrics.collectives import rank_communication
+from paceline.metrics.communication.collectives import rank_communication
 from paceline.metrics.flops import FLOPS_BY_RANK
-from paceline.metrics.links import host_links
+from paceline.metrics.network.links import host_links
 from paceline.metrics.steps import PARTS
 from paceline.metrics.table import Source, Table, as_table, query
 from paceline.web.api.tables import Ranks, parse_ranks

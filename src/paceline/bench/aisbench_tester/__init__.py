@@ -1,0 +1,1 @@
+"""ais-bench's tester: its configuration, what it is sent, and a server that takes it."""

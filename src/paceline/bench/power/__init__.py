@@ -1,0 +1,1 @@
+"""Energy of a run, from the power meters of its machines."""

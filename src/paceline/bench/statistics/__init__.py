@@ -1,0 +1,1 @@
+"""What follows from the numbers of several runs: spread, score, scaling, outliers, expectations."""

@@ -1,0 +1,1 @@
+"""Communication groups: which ranks belong together, of what kind, and the pipeline that they form."""
