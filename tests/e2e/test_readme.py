@@ -1,4 +1,4 @@
-"""The commands of both READMEs that need nothing but a recording are run as they stand, against simulated runs.
+"""The commands of both READMEs and of docs/tasks that need nothing but a recording are run as they stand, against simulated runs.
 
 Those that need a bucket, hosts, a running job or a cluster have tests of their own; that their names and options exist
 checks tests/unit/test_documented_commands.py.
@@ -58,10 +58,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
+@pytest.mark.parametrize("page", ["README.md", "README.zh.md", "docs/tasks.md", "docs/tasks.zh.md"])
 def test_commands_of_the_readme_run(page: str, place: Path) -> None:
     commands = lines(page)
-    assert len(commands) >= 14
+    assert len(commands) >= (7 if page.startswith("README") else 12)
     for command in commands:
         for made in [word for word in place.iterdir() if word.name not in ("runs", "demo", "traces", "cache")]:
             subprocess.run(["rm", "-rf", str(made)], check=True)  # exports refuse to overwrite

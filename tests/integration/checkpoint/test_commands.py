@@ -215,13 +215,13 @@ def test_invalid_arguments_are_one_line(
     assert not (tmp_path / "b").exists()
 
 
-def test_every_command_has_an_example_and_is_in_the_readmes() -> None:
+def test_every_command_has_an_example_and_is_documented() -> None:
     root = Path(__file__).parents[3]
     for command in checkpoint.registered_commands:
         assert command.callback is not None
         name = command.name or command.callback.__name__
         assert "Example:" in (command.callback.__doc__ or "")
-        for page in ("README.md", "README.zh.md", "docs/checkpoints.md"):
+        for page in ("docs/tasks.md", "docs/tasks.zh.md", "docs/checkpoints.md"):
             assert f"paceline checkpoint {name}" in (root / page).read_text(), (page, name)
 
 
