@@ -13,7 +13,7 @@ from paceline.bench.result import read_result
 from support.bench.result_trees import paceline
 
 
-@pytest.mark.timeout(900)  # six trainings: a minute alone, five among ten neighbours
+@pytest.mark.timeout(2400)  # six trainings: a minute alone, five among ten neighbours
 def test_the_shipped_example_scales_and_says_where_the_time_goes(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "gpt2")
     bench = tmp_path / "gpt2" / "bench.yaml"

@@ -114,7 +114,7 @@ def browser() -> Iterator[Browser]:
 
 
 def _wait_for(port: int, host: str) -> None:
-    for _ in range(300):
+    for _ in range(3000):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1" if host == "0.0.0.0" else host, port)) == 0:
                 return
