@@ -108,7 +108,7 @@ def server(serve: Serve, base: Path) -> Server:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=600_000)
         yield chromium
         chromium.close()
 

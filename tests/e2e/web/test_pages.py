@@ -312,6 +312,7 @@ def test_every_page_of_real_recordings(page: Page, server: Server) -> None:
 
 def test_what_is_not_there_is_said(browser: Browser, server: Server) -> None:
     page = browser.new_page()
+    page.set_default_timeout(120_000)
     page.goto(f"{server.url}/runs/nothing-123456/steps")
     expect(page.locator(".trouble")).to_contain_text("Not found")
     run = server.ready("llama-16")
@@ -322,6 +323,7 @@ def test_what_is_not_there_is_said(browser: Browser, server: Server) -> None:
 
 def test_odd_addresses_lead_somewhere(browser: Browser, server: Server) -> None:
     page = browser.new_page()
+    page.set_default_timeout(120_000)
     run = server.ready("llama-16")
     page.goto(f"{server.url}/runs/{run}/steps?page=99")
     expect(page.locator("[data-table=step-trace] .pager")).to_contain_text("1–16 of 16")

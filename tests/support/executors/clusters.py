@@ -146,7 +146,7 @@ def _running(directory: Path, env: Mapping[str, str]) -> Iterator[Callable[..., 
             process.terminate()
         for process in processes:
             try:
-                process.wait(600)
+                process.wait(20)
             except subprocess.TimeoutExpired:
                 pass
             _end_session(process.pid)

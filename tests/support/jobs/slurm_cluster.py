@@ -49,7 +49,7 @@ class SlurmCluster:
             process.terminate()
         for process in self._processes:
             try:
-                process.wait(600)
+                process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(600)

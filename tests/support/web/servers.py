@@ -75,7 +75,7 @@ class Server:
         self.client.close()
         self.process.terminate()
         try:
-            self.process.wait(600)
+            self.process.wait(20)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
