@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import duckdb
 
+from paceline.core.collective_names import LAUNCHES
 from paceline.run.evidence.gap import EvidenceGap
 
 FAR_NS = 1_000_000
@@ -36,6 +37,7 @@ _MARGINS = """
         FROM collectives
         WHERE step IS NOT NULL AND sequence IS NOT NULL AND start IS NOT NULL AND duration IS NOT NULL
           AND op IN ('all_reduce', 'all_gather', 'reduce_scatter', 'barrier') AND hash(sequence) % ? = 0
+          AND NOT regexp_matches(coalesce(name, ''), ?)
         GROUP BY ALL HAVING count(*) = 1
     ),
     compared AS (
@@ -65,7 +67,7 @@ def reconcile_clocks(connection: duckdb.DuckDBPyConnection, collectives: int) ->
     """Gaps that the aligned ends of `collectives` rows, and the offsets of the ranks, show."""
     share = 1 + collectives // MOST_EVENTS
     margins: dict[int, list[StepMargins]] = defaultdict(list)
-    for rank, *values in connection.execute(_MARGINS, [share, FEWEST]).fetchall():
+    for rank, *values in connection.execute(_MARGINS, [share, LAUNCHES, FEWEST]).fetchall():
         margins[rank].append(StepMargins(*values))
     gaps = []
     if displaced := displaced_steps(margins):

@@ -16,6 +16,7 @@ def gaps(
     late: dict[tuple[int, int], int] | None = None,
     slow_to_notice: dict[tuple[int, int], int] | None = None,
     op: str = "all_reduce",
+    name: str = "sum",
     offsets: dict[int, int] | None = None,
     per_step: int = 3,
     steps: int = 4,
@@ -36,7 +37,7 @@ def gaps(
             for number in range(per_step):
                 start = 100_000_000 * step + 1_000 * number + 10 * rank + (late or {}).get((rank, step), 0)
                 took = duration + (slow_to_notice or {}).get((rank, step), 0)
-                row = [rank, step, "world", "sum", op, number, start, took]
+                row = [rank, step, "world", name, op, number, start, took]
                 connection.execute("INSERT INTO collectives VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     return [(gap.kind, gap.ranks) for gap in reconcile_clocks(connection, 48)]
 
@@ -78,6 +79,12 @@ def test_a_clock_that_drifts_is_no_conflict() -> None:
 @pytest.mark.parametrize("op", ["all_to_all", "send"])
 def test_members_that_exchange_nothing_need_not_meet(op: str) -> None:
     assert gaps(late={(1, 2): 4_000_000}, op=op) == []
+
+
+@pytest.mark.parametrize("name", ["c10d::allreduce_", "record_param_comms", "nccl:all_reduce"])
+def test_calls_that_only_launch_a_collective_need_not_meet(name: str) -> None:
+    assert gaps(late={(1, 2): 4_000_000}, name=name) == []
+    assert gaps(late={(1, 2): 4_000_000}, name="gloo:all_reduce") == [("conflict", (1,))]
 
 
 def test_receivers_of_a_broadcast_may_begin_when_all_others_have_left() -> None:
