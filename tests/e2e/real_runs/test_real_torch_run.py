@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="torch is not installed; `make test` install
 PROGRAM = Path(__file__).parents[2] / "support" / "real_runs" / "gloo_training.py"
 WORLD = 4
 SLOW_RANK, SLOWDOWN = 2, 3.0
-RECORDINGS = 3
+RECORDINGS = 5
 """The machine has fewer cores than the run has ranks, and other work: it can really slow one rank during a recording.
 Such a finding is no mistake, so a case may be recorded up to this often; one clean recording is enough."""
 

@@ -13,7 +13,7 @@ from support.recorder.runs import blamed, paceline, train
 pytest.importorskip("torch", reason="torch is not installed; `make test` installs it")
 
 SLOW_RANK = 2
-RECORDINGS = 3
+RECORDINGS = 5
 """The machine itself can slow one rank during a whole recording; one clean recording is enough."""
 
 

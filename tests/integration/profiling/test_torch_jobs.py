@@ -31,7 +31,7 @@ from support.profiling.torchrun import (
 pytestmark = pytest.mark.timeout(2400)
 STEPS = 16
 SLOW = 2
-RECORDINGS = 3
+RECORDINGS = 5
 """The machine itself can slow another rank during a whole recording; one clean recording is enough."""
 
 
