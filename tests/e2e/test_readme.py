@@ -57,7 +57,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("page", ["README.md", "README.zh.md", "docs/tasks.md", "docs/tasks.zh.md"])
 def test_commands_of_the_readme_run(page: str, place: Path) -> None:
     commands = lines(page)

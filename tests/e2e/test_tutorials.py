@@ -26,7 +26,7 @@ def test_there_are_tutorials() -> None:
     assert ENGLISH
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("name", ENGLISH)
 def test_the_tutorial_works_as_written(name: str, tmp_path: Path) -> None:
     environment = {

@@ -75,7 +75,7 @@ class Rewriting:
         self._until(lambda: self.monitor._state.start == start)
 
     def _until(self, true: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while not true():
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -12,7 +12,7 @@ import pytest
 WORDS = ["--framework=mindspore", "--device=cpu", "--epochs=3", "--train_samples=128", "--eval_samples=64"]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 def test_resnet_50_learns_its_images(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "paceline.training.workloads", "resnet50", *WORDS]
     done = subprocess.run(
@@ -24,7 +24,7 @@ def test_resnet_50_learns_its_images(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "workload.json").read_text())["framework"] == "mindspore"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 def test_two_ranks_of_bert_train_together(tmp_path: Path) -> None:
     command = ["launch", "--ranks", "2", "--framework", "mindspore", "--"]
     program = [sys.executable, "-m", "paceline.training.workloads", "bert", *WORDS, f"--train_url={tmp_path}"]

@@ -46,6 +46,10 @@ _KINDS: tuple[tuple[str, str], ...] = (
 )
 
 
+LAUNCHES = r"^(c10d::|record_param_comms|(nccl|rccl|hccl|xccl|ucc):)"
+"""Names of host calls that return before the collective ends: they only launch it."""
+
+
 @lru_cache(maxsize=65536)
 def op_of(name: str) -> str:
     """The collective operation of a recorded name: all_reduce, …, or "other".

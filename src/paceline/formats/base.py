@@ -124,6 +124,8 @@ class RankRecording:
     """Whether the rank is a guess: no name and no file records it."""
     one_clock: bool = False
     """Whether the times of all its ranks are already on one clock."""
+    ring: bool = False
+    """Whether its writer adds and removes files while it runs: which there are, and how long, tells nothing."""
 
     @property
     def tables(self) -> frozenset[str]:

@@ -68,20 +68,20 @@ def until_third_run(where: Path) -> subprocess.Popen[str]:
     words = ["bench", "run", where / "bench.yaml", "--out", where / "out"]
     command = [sys.executable, "-m", "paceline.cli.main", *map(str, words)]
     client = subprocess.Popen(command, cwd=where, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    limit = time.monotonic() + 200
+    limit = time.monotonic() + 600
     while not (where / "gate" / "run3").exists():
-        assert client.poll() is None and time.monotonic() < limit, client.communicate(timeout=5)
+        assert client.poll() is None and time.monotonic() < limit, (client.kill(), client.communicate())
         time.sleep(0.05)
     return client
 
 
 def end(client: subprocess.Popen[str], number: int) -> str:
     client.send_signal(number)
-    _, said = client.communicate(timeout=120)
+    _, said = client.communicate(timeout=600)
     return said
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("backend", ["local", "slurm", "modelarts"])
 def test_run_three_killed_keeps_runs_one_and_two(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if backend == "slurm":

@@ -188,7 +188,7 @@ def test_ctrl_c_stops_the_job_that_is_running(described: Path) -> None:
         while "here" not in said.readline():
             assert running.poll() is None
         running.send_signal(signal.SIGINT)
-        assert running.wait(timeout=100) == 130
+        assert running.wait(timeout=600) == 130
     (status,) = (described / "out" / "paceline-jobs").glob("*/state/status.json")
     assert read_json(status)["phase"] == "stopped"
     assert not (described / "out" / "result.json").exists()

@@ -31,7 +31,7 @@ sys.exit(main(["resnet50", *sys.argv[1:]]))
 """
 
 
-@pytest.mark.timeout(900)  # two trainings: half a minute alone, minutes among ten neighbours
+@pytest.mark.timeout(2400)  # two trainings: half a minute alone, minutes among ten neighbours
 def test_a_slow_rank_is_named_and_fails(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(TRAIN)
@@ -48,7 +48,7 @@ def test_a_slow_rank_is_named_and_fails(tmp_path: Path) -> None:
         "expect": {"throughput": 0.001},
     }
     (tmp_path / "bench.yaml").write_text(yaml.safe_dump(described))
-    done = paceline("bench", "run", tmp_path / "bench.yaml", "--out", tmp_path / "out", "--lang", "en", patience=850)
+    done = paceline("bench", "run", tmp_path / "bench.yaml", "--out", tmp_path / "out", "--lang", "en", patience=2300)
     assert done.returncode == 6, done.stdout + done.stderr
     first = done.stdout.strip().splitlines()[0]
     assert "FAIL: stragglers 1 > 0," in first and "straggler: Rank 1" in first, first

@@ -82,13 +82,13 @@ def test_a_result_is_sent_checked_and_kept_once(tester: RunningTester, tmp_path:
     assert said["train_result_info"]["throughput_ratio"] == "450.58182754928634"
     assert said["train_result_info"]["total_start_time"] == "2026-01-01 00:00:00"
     assert said["train_result_info"]["average_power"] is None
-    with httpx.Client(base_url=f"http://127.0.0.1:{tester.port}/api/v1") as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{tester.port}/api/v1", timeout=600) as client:
         assert client.get("/results").json() == {"results": [kept.stem]}
         assert client.get(f"/results/{kept.stem}").json() == said
 
 
 def test_bad_guests_are_told_why_and_nothing_is_kept(tester: RunningTester, tmp_path: Path) -> None:
-    with httpx.Client(base_url=f"http://127.0.0.1:{tester.port}/api/v1") as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{tester.port}/api/v1", timeout=600) as client:
         assert client.post("/results", content=b"{").status_code == 422
         assert client.post("/results", json={"schema": "paceline.bench-report/1"}).status_code == 422
         assert client.post("/results", content=b"x" * (17 << 20)).status_code == 413

@@ -140,7 +140,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(
     with paceline.open(source, store=tmp_path / "here") as run:
         expected = content(run)
     with Client(dask.replace("dask://", "tcp://"), set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=120)  # one may still be restarting after the test before
+        client.wait_for_workers(2, timeout=600)  # one may still be restarting after the test before
         workers = list(client.run(os.getpid).values())
     killed: list[int] = []
 

@@ -33,7 +33,7 @@ def paceline(*words: object, path: list[Path], cwd: Path) -> subprocess.Complete
     before = os.environ.get("PYTHONPATH")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*map(str, path), *([before] if before else [])])}
     command = [sys.executable, "-m", "paceline.cli.main", *map(str, words)]
-    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_ours_are_registered_as_everybodys_are() -> None:

@@ -99,7 +99,7 @@ def test_two_slurm_nodes_train_together(tmp_path: Path, slurm: SlurmCluster) -> 
     assert {path.name for path in results.glob("*.json")} >= {"throughput_0.json", "throughput_1.json", "ranksize.json"}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 def test_the_documented_job_runs_in_an_image_with_python_3_9(
     tmp_path: Path, s3: S3Server, bucket: str, modelarts: StandIn
 ) -> None:

@@ -41,7 +41,7 @@ def test_log_is_readable_up_to_the_last_complete_line_after_kill_9(tmp_path: Pat
         eventually(lambda: last_step(tmp_path) > 20)
     finally:
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     [log] = tmp_path.rglob("steps-*.jsonl")
     last = last_step(tmp_path)
     with log.open("a") as file:
@@ -53,7 +53,7 @@ def test_sigterm_flushes_and_still_terminates_the_process(tmp_path: Path) -> Non
     process = started(tmp_path, "forever")
     eventually(lambda: last_step(tmp_path) > 5)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert process.returncode == -signal.SIGTERM
     assert records(tmp_path)[-1]["event"] == "sigterm"
     assert len(list(tmp_path.rglob("step_trace_time.csv"))) == 1
@@ -63,14 +63,14 @@ def test_sigterm_calls_the_previously_installed_handler(tmp_path: Path) -> None:
     process = started(tmp_path, "handler")
     eventually(lambda: last_step(tmp_path) > 5)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert process.returncode == 7
     assert [record["event"] for record in records(tmp_path) if "event" in record] == ["sigterm", "closed"]
 
 
 def test_uncaught_exception_is_recorded_and_still_printed(tmp_path: Path) -> None:
     process = started(tmp_path, "raise")
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 1
     assert "ArithmeticError: the loss is nan" in errors
     assert last_step(tmp_path) == 49
@@ -88,7 +88,7 @@ def test_stall_is_dumped_while_the_step_hangs(tmp_path: Path) -> None:
         text = eventually(lambda: "wait_forever" in dump.read_text() and dump.read_text())
     finally:
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     assert "step 50 has lasted" in text
     assert "phase: forward_backward" in text
     assert last_step(tmp_path) == 49

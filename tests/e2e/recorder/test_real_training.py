@@ -13,8 +13,11 @@ from support.recorder.runs import blamed, paceline, train
 pytest.importorskip("torch", reason="torch is not installed; `make test` installs it")
 
 SLOW_RANK = 2
-RECORDINGS = 3
+RECORDINGS = 5
 """The machine itself can slow one rank during a whole recording; one clean recording is enough."""
+
+
+pytestmark = pytest.mark.timeout(2400)
 
 
 @pytest.fixture(scope="module")
@@ -24,18 +27,28 @@ def slowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.timeout(600)
-def test_diagnose_and_watch_find_the_slowed_rank(slowed: Path) -> None:
-    assert ("slow-rank", [SLOW_RANK]) in blamed(slowed / "light", slowed / "store", world=4)
-    seen = paceline("watch", slowed / "light", "--once", "--json")
-    assert seen.returncode == 3
+def test_diagnose_and_watch_find_the_slowed_rank(slowed: Path, tmp_path: Path) -> None:
+    found = [found_slow(slowed)]
+    while found[-1] != ([SLOW_RANK], [SLOW_RANK]) and len(found) < RECORDINGS:
+        folder = tmp_path / f"recording-{len(found)}"
+        train(folder, slow=SLOW_RANK)
+        found.append(found_slow(folder))
+    assert found[-1] == ([SLOW_RANK], [SLOW_RANK]), found
+
+
+def found_slow(folder: Path) -> tuple[list[int], list[int]]:
+    """Slow ranks that diagnose names, and those that watch alerts about."""
+    named = [ranks for id_, ranks in blamed(folder / "light", folder / "store", world=4) if id_ == "slow-rank"]
+    seen = paceline("watch", folder / "light", "--once", "--json")
     view = json.loads(seen.stdout)
-    assert view["alerts"] == [SLOW_RANK] == [view["ranks"][0]["rank"]]
-    assert "rank 2" in seen.stderr
-    assert "persistently slow" in seen.stderr
+    alerts = list(view["alerts"])
+    assert seen.returncode == (3 if alerts else 0)
+    if alerts:
+        assert view["ranks"][0]["rank"] in alerts
+        assert f"rank {alerts[0]}" in seen.stderr and "persistently slow" in seen.stderr
+    return [rank for ranks in named for rank in ranks], alerts
 
 
-@pytest.mark.timeout(600)
 def test_no_rank_is_blamed_without_a_slowdown(tmp_path: Path) -> None:
     named: list[object] = []
     for attempt in range(RECORDINGS):
@@ -106,7 +119,6 @@ def test_exported_files_equal_the_log_and_open_as_a_trace(slowed: Path, tmp_path
     assert all(event["dur"] >= 0 and event["ts"] > 0 for event in trace if event["ph"] == "X")
 
 
-@pytest.mark.timeout(600)
 def test_training_results_are_bit_identical_with_the_recorder(tmp_path: Path) -> None:
     """Three ranks, because dividing by 3 and multiplying by 1/3 round differently."""
     recorded = train(tmp_path / "on", world=3, model="ddp")

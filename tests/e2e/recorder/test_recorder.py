@@ -110,9 +110,10 @@ def test_second_run_has_its_own_directory_and_is_the_one_read(tmp_path: Path) ->
 
 
 def test_close_restores_hooks_and_stops_the_thread(tmp_path: Path) -> None:
-    before = sys.excepthook, signal.getsignal(signal.SIGTERM), threading.active_count()
+    before = sys.excepthook, signal.getsignal(signal.SIGTERM)
     record(tmp_path)
-    assert before == (sys.excepthook, signal.getsignal(signal.SIGTERM), threading.active_count())
+    assert before == (sys.excepthook, signal.getsignal(signal.SIGTERM))
+    assert not [thread for thread in threading.enumerate() if thread.name == "paceline-recorder"]
 
 
 def test_rank_and_job_come_from_the_launcher_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def finish(*words: object) -> float:
     """Seconds that the command took."""
     begin = time.monotonic()
     process = started(*words)
-    _, said = process.communicate(timeout=300)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 0, said.decode()
     return time.monotonic() - begin
 
@@ -50,7 +50,7 @@ def kill_at_random(words: list[object], seconds: float, chance: random.Random) -
     process = started(*words)
     time.sleep(chance.uniform(0.2, 1.0) * seconds)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
 
 
 def content(root: Path) -> dict[str, str]:

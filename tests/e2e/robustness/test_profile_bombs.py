@@ -19,8 +19,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-MOST_SECONDS = 10.0
-"""Of processor time: tests run beside others."""
+MOST_SECONDS = 30.0
+"""Of processor time: tests run beside others, which share its caches and threads."""
 MOST_BYTES = 512 << 20
 HEAD = b'{"schemaVersion":1,"distributedInfo":{"rank":0,"world_size":1},"traceEvents":['
 EVENT = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":1},'

@@ -215,7 +215,7 @@ disk, home = Path(sys.argv[1]), sys.argv[2]
 callbacks = [{"type": "MFLossMonitor"}, {"type": "SummaryMonitor", "collect_freq": 1},
              {"type": "CheckpointMonitor", "prefix": "gpt", "save_checkpoint_steps": 5, "async_save": True},
              {"type": "ObsMonitor", "upload_sequence": 5}]
-with cloud_session(disk / "run", home, deadline=20) as session:
+with cloud_session(disk / "run", home, deadline=600) as session:
     weights = {"w": np.zeros(1000, np.float32)}
     state = TrainingState(weights=lambda: weights, total_steps=300)
     with Monitored(monitors_from_config(callbacks, session), state) as loop:
@@ -240,7 +240,7 @@ def test_a_full_disk_for_all_outputs_loses_no_step_and_is_logged(tiny_disk: Path
     script = tmp_path / "script.py"
     script.write_text(FULL_DISK)
     command = [sys.executable, str(script), str(tiny_disk), str(tmp_path / "home")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     told = done.stdout + done.stderr
     assert done.returncode == 0 and "training is over" in told, told
     assert "Traceback" not in told and "Logging error" not in told, told
@@ -262,7 +262,7 @@ def test_a_slow_disk_makes_saves_rarer_at_the_same_steps_on_all_ranks(
     )
     with caplog.at_level(logging.WARNING), Monitored([monitor], state) as loop:
         save = monitor._rank_saver.save
-        monitor._rank_saver.save = lambda *words: (gate.wait(60), save(*words))[1]  # type: ignore[method-assign]
+        monitor._rank_saver.save = lambda *words: (gate.wait(600), save(*words))[1]  # type: ignore[method-assign]
         for _ in range(5):
             loop.step_end()
         gate.set()

@@ -57,5 +57,5 @@ def _on_a_small_disk(where: Path, command: list[str], env: dict[str, str]) -> su
     if not shutil.which("unshare") or subprocess.run([*unshare, "mount", "-t", "tmpfs", "none", disk]).returncode:
         pytest.skip("this machine does not allow a small file system of one's own")
     return subprocess.run(
-        [*unshare, "sh", "-c", script], capture_output=True, text=True, timeout=240, env={**os.environ, **env}
+        [*unshare, "sh", "-c", script], capture_output=True, text=True, timeout=600, env={**os.environ, **env}
     )

@@ -50,14 +50,14 @@ def test_inputs_are_downloaded_once_per_host_and_every_rank_uploads_its_own(
 
 def test_a_leader_killed_during_the_download_is_noticed_immediately(data: str, proxy: Proxy, tmp_path: Path) -> None:
     proxy.fault = lambda request: Hold() if request.method == "GET" and "/data/" in request.path else None
-    team = start(tmp_path / "run", 3, inputs={"train_dataset_dir": data}, input_timeout=600)
+    team = start(tmp_path / "run", 3, inputs={"train_dataset_dir": data}, input_timeout=6000)
     wait_for(proxy.held.is_set, told=lambda: "\n".join(each.output for each in team))
     places = list((tmp_path / "tmp").glob("paceline-*/*/state.json"))
     assert len(places) == 1
     time.sleep(0.2)
     team[0].kill(signal.SIGKILL)
     for each in team[1:]:
-        assert each.wait(60) == 1  # far less than the timeout
+        assert each.wait(600) == 1  # far less than the timeout
         assert "rank 0 (downloads inputs for this host) exited during train_dataset_dir: " in each.output
     # Its leftover files do not block the next start.
     proxy.fault = lambda _: None

@@ -25,7 +25,7 @@ __all__ = ["hosts", "own_places", "ssh_hosts"]
 
 def test_every_rank_gets_its_environment_and_its_log(tmp_path: Path) -> None:
     job = launcher(tmp_path, "--ranks", "4", str(script(tmp_path)), "env", "--epochs", "3")
-    out, _ = job.communicate(timeout=60)
+    out, _ = job.communicate(timeout=600)
     assert job.returncode == 0
     assert out == "rank 0 says env\n"
     env = [json.loads((tmp_path / f"env_{rank}.json").read_text()) for rank in range(4)]
@@ -47,7 +47,7 @@ def test_every_rank_gets_its_environment_and_its_log(tmp_path: Path) -> None:
 
 def test_the_first_failure_stops_all_and_is_shown(tmp_path: Path) -> None:
     job = launcher(tmp_path, "--ranks", "4", str(script(tmp_path)), "fail")
-    _, told = job.communicate(timeout=60)
+    _, told = job.communicate(timeout=600)
     assert job.returncode == 7
     assert "rank 2 failed after" in told and "exit code 7; stopping 3 others" in told
     assert "log/rank_2/output.log" in told and "| RuntimeError: no card" in told
@@ -56,7 +56,7 @@ def test_the_first_failure_stops_all_and_is_shown(tmp_path: Path) -> None:
 
 def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path) -> None:
     job = launcher(tmp_path, "--ranks", "4", str(script(tmp_path)), "killed")
-    _, told = job.communicate(timeout=60)
+    _, told = job.communicate(timeout=600)
     assert job.returncode == 128 + signal.SIGKILL
     assert "rank 1 failed" in told and "killed by SIGKILL (out of memory?" in told
 
@@ -66,7 +66,7 @@ def test_signals_reach_every_rank_once_and_decide_the_exit_code(tmp_path: Path, 
     job = launcher(tmp_path, "--ranks", "2", str(script(tmp_path)), "polite")
     eventually(lambda: all((tmp_path / f"ready_{rank}").exists() for rank in range(2)))
     job.send_signal(number)
-    _, told = job.communicate(timeout=60)
+    _, told = job.communicate(timeout=600)
     assert job.returncode == 128 + number
     assert f"{number.name}; stopping 2 ranks" in told
     assert [(tmp_path / f"left_{rank}").read_text() for rank in range(2)] == [str(int(number))] * 2
@@ -76,7 +76,7 @@ def test_ranks_that_ignore_sigterm_are_killed_after_the_grace_period(tmp_path: P
     job = launcher(tmp_path, "--ranks", "2", "--grace", "0.2", str(script(tmp_path)), "deaf")
     eventually(lambda: all((tmp_path / f"ready_{rank}").exists() for rank in range(2)))
     job.send_signal(signal.SIGTERM)
-    job.communicate(timeout=60)
+    job.communicate(timeout=600)
     assert job.returncode == 128 + signal.SIGTERM
     assert not any(runs(group) for group in groups(tmp_path, 2))
 
@@ -86,13 +86,13 @@ def test_a_killed_launcher_leaves_no_orphans_nor_their_children(tmp_path: Path) 
     started = groups(tmp_path, 2)
     assert all(runs(group) for group in started)
     job.kill()
-    job.communicate(timeout=60)
+    job.communicate(timeout=600)
     eventually(lambda: not any(runs(group) for group in started))
 
 
 def test_logs_of_an_earlier_start_are_kept(tmp_path: Path) -> None:
     for _ in range(2):
-        launcher(tmp_path, "--ranks", "1", str(script(tmp_path)), "env").communicate(timeout=60)
+        launcher(tmp_path, "--ranks", "1", str(script(tmp_path)), "env").communicate(timeout=600)
     assert (tmp_path / "log" / "rank_0" / "output.log").read_text() == "rank 0 says env\n" * 2
 
 
@@ -100,7 +100,7 @@ def test_two_nodes_started_separately_are_one_job(tmp_path: Path) -> None:
     path = script(tmp_path)
     words = ["--ranks", "2", "--nodes", "2", "--master-addr", "127.0.0.1", "--master-port", "29876"]
     jobs = [launcher(tmp_path, *words, "--node-rank", str(node), str(path), "env") for node in range(2)]
-    assert [job.communicate(timeout=60)[0] for job in jobs] == ["rank 0 says env\n", "rank 2 says env\n"]
+    assert [job.communicate(timeout=600)[0] for job in jobs] == ["rank 0 says env\n", "rank 2 says env\n"]
     env = [json.loads((tmp_path / f"env_{rank}.json").read_text()) for rank in range(4)]
     assert [(each["RANK"], each["LOCAL_RANK"], each["GROUP_RANK"]) for each in env] == [
         ("0", "0", "0"),
@@ -117,7 +117,7 @@ def test_hosts_over_ssh_are_one_job_and_end_together(tmp_path: Path, hosts: list
     names = ",".join(f"root@{host.address}:{host.port}" for host in hosts[:2])
     path = script(tmp_path)
     job = launcher(tmp_path, "--ranks", "2", "--hosts", names, "--show", "all", str(path), "env")
-    out, told = job.communicate(timeout=60)
+    out, told = job.communicate(timeout=600)
     assert job.returncode == 0, told
     assert sorted(out.splitlines()) == sorted(
         f"[{hosts[rank // 2].address}] [rank {rank}] rank {rank} says env" for rank in range(4)
@@ -129,7 +129,7 @@ def test_hosts_over_ssh_are_one_job_and_end_together(tmp_path: Path, hosts: list
     for pid in tmp_path.glob("pid_*"):
         pid.unlink()
     job = launcher(tmp_path, "--ranks", "2", "--grace", "1", "--hosts", names, str(path), "fail")
-    _, told = job.communicate(timeout=60)
+    _, told = job.communicate(timeout=600)
     assert job.returncode == 7
     assert f"[{hosts[1].address}] paceline: rank 2 failed" in told and "no card" in told
     assert not any(runs(group) for group in groups(tmp_path, 4))
@@ -140,14 +140,14 @@ def test_an_unknown_host_is_refused(tmp_path: Path, hosts: list[SshHost], monkey
     monkeypatch.setenv("HOME", str(tmp_path / "stranger"))
     name = f"root@{hosts[0].address}:{hosts[0].port}"
     job = launcher(tmp_path, "--ranks", "1", "--hosts", name, str(script(tmp_path)), "env")
-    _, told = job.communicate(timeout=60)
+    _, told = job.communicate(timeout=600)
     assert job.returncode == 1
     assert "the host key is not in known_hosts" in told
 
 
 def test_a_command_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
     job = launcher(tmp_path, "--ranks", "2", "/no/such/program")
-    _, told = job.communicate(timeout=60)
+    _, told = job.communicate(timeout=600)
     assert job.returncode == 2
     assert "could not start /no/such/program: No such file or directory" in told
 
@@ -202,7 +202,7 @@ def test_on_modelarts_the_boot_command_is_paceline_train(tmp_path: Path) -> None
         env={**os.environ, **platform},
         text=True,
         capture_output=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert job.returncode == 0, job.stderr

@@ -12,7 +12,7 @@ from paceline.checkpoint.transform import TransformRequest, transform
 from support.training.tiny import write_config, write_text
 
 pytest.importorskip("torch", reason="torch is not installed; `make test` installs it")
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(2400)
 SHAPE = {"type": "GPT2Config", "seq_length": 16, "hidden_size": 16, "num_layers": 2, "num_heads": 2, "dropout": 0.0}
 
 

@@ -121,7 +121,7 @@ def test_the_platforms_table_is_waited_for_and_sorted_by_pod(tmp_path: Path) -> 
 
     thread = threading.Thread(target=come)
     thread.start()
-    entries = wait_for_table(path, 30)
+    entries = wait_for_table(path, 600)
     thread.join()
     assert [(e.rank, e.host, e.device, e.address) for e in entries] == [
         (0, "h2", 0, "192.1.2.0"),

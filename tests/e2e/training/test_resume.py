@@ -182,7 +182,9 @@ def test_iterations_beyond_the_tracker_are_not_committed(tmp_path: Path) -> None
     assert find_resume_point(tmp_path).global_step == 100
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     st.binary(max_size=200),
     st.sampled_from(

@@ -41,14 +41,14 @@ class Ranks:
         for each in threads:
             each.start()
         for each in threads:
-            each.join(60)
+            each.join(600)
         return found
 
     def _sum(self, rank: int, own: Sequence[float]) -> Sequence[float]:
         self._given[rank] = own
-        self._all_here.wait(60)
+        self._all_here.wait(600)
         total = [sum(each) for each in zip(*self._given.values(), strict=True)]
-        self._all_here.wait(60)
+        self._all_here.wait(600)
         self.asked += rank == 0
         return total
 
@@ -122,7 +122,7 @@ def test_two_real_ranks_save_the_same_steps_by_the_first_ones_clock(tmp_path: Pa
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "paceline", "launch", "--ranks", "2", str(script), str(tmp_path / "run")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     saved = [
         {path.name.replace(f"rank_{rank}", "") for path in (tmp_path / f"run/checkpoint/rank_{rank}").glob("m*")}

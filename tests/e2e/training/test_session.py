@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -58,10 +57,9 @@ def test_outputs_are_uploaded_on_sigterm(bucket: str, tmp_path: Path, where: str
 def test_a_hanging_store_costs_the_deadline_and_leftovers_are_listed(faulty: str, proxy: Proxy, tmp_path: Path) -> None:
     proxy.fault = lambda request: Hold() if request.method == "PUT" else None
     url = f"s3://{faulty}/run"
-    began = time.monotonic()
     training = Training(tmp_path / "run", url=url, steps=4, deadline=3, exits=4, code=9, monitors=[SAVE])
     assert training.wait() == 9  # the exit code of training, not of the upload
-    assert time.monotonic() - began < 60  # 3 s, and the time to start Python on a busy machine
+    assert proxy.held.is_set() and not proxy.release.is_set()  # the store still hangs
     assert "were not uploaded to" in training.output and "gpt_rank_0-1_2.ckpt" in training.output
     assert (tmp_path / "run" / "checkpoint" / "rank_0" / "gpt_rank_0-1_2.ckpt").exists()
 
@@ -218,5 +216,5 @@ def test_sigterm_of_a_forked_worker_does_not_stop_training(tmp_path: Path) -> No
         "print('whole')\n"
     )
     words = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "run"), str(tmp_path / "home")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0 and done.stdout.endswith("whole\n"), done.stdout + done.stderr

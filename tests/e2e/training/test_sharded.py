@@ -14,7 +14,7 @@ import pytest
 from paceline.training.runner.initial_weights import read_weights
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.timeout(600)  # ten jobs of two to four ranks
+pytestmark = pytest.mark.timeout(2400)  # ten jobs of two to four ranks
 STEPS = 20
 _JOB = Path(__file__).parents[2] / "support" / "training" / "sharded_job.py"
 

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from paceline.checkpoint.resume.resume_point import find_resume_point
 from paceline.storage.transfer.transfer import transfer
-from support.storage.faults import Drop, Proxy, Request, Status
+from support.storage.faults import Drop, Hold, Proxy, Request, Status
 from support.storage.servers import S3Server
 from support.training.outage import STEPS, Outage
 from support.training.running import Training, assert_whole, fetched, is_gone, stored, wait_for
@@ -51,18 +52,16 @@ def told(root: Path) -> dict[str, Any]:
 
 
 def test_training_does_not_wait_for_a_slow_store(faulty: str, proxy: Proxy, tmp_path: Path) -> None:
-    """Every write takes a fifth of a second, steps take 5 ms: uploads are combined into few, and the last is complete."""
-
-    def slow(request: Request) -> None:
-        if request.method == "PUT":
-            time.sleep(0.2)  # under the proxy's lock: one at a time
-
-    proxy.fault = slow
+    """No write ends before the last step: training gets there, uploads are combined into few, and the last is complete."""
+    proxy.fault = lambda request: Hold() if request.method == "PUT" else None
     url = f"s3://{faulty}/run"
-    training = Training(tmp_path / "run", url=url, steps=60, seconds=0.005, monitors=[SAVE, SEND])
+    training = Training(tmp_path / "run", url=url, steps=60, hold=60, monitors=[SAVE, SEND])
+    training.until(lambda: training.step == 60 and proxy.held.is_set())
+    proxy.release.set()
+    (tmp_path / "run" / "go").write_text("")
     assert training.wait() == 0, training.output
     checkpoints = proxy.count(lambda request: request.method == "PUT" and ".ckpt" in request.path)
-    assert 2 <= checkpoints < 40
+    assert 1 <= checkpoints < 40
     path, step = home_again(url, tmp_path / "back")
     assert step == 60
     assert_whole(path, 60)
@@ -87,7 +86,8 @@ def test_an_unreachable_store_is_reported_and_gets_everything_later(
     (tmp_path / "run" / "go").write_text("")
     assert training.wait() == 0, training.output
     logged = [line for line in training.output.splitlines() if f"upload to {url} failed" in line]
-    assert 1 <= len(logged) <= 4 and "training continues, files are kept locally" in logged[0]
+    assert logged and "training continues, files are kept locally" in logged[0]
+    assert all(before != after for before, after in pairwise(logged)), "only what changed is logged again"
     assert "recovered" in training.output and "Traceback" not in training.output
     path, step = home_again(url, tmp_path / "back")
     assert step == 30
@@ -134,7 +134,7 @@ def test_kill_9_during_an_upload_leaves_a_complete_resume_point_and_no_upload_wo
             time.sleep(0.5)
 
     proxy.fault = fault
-    training = Training(tmp_path / "run", url=url, steps=100, bytes=12 << 20, seconds=0.5, monitors=monitors)
+    training = Training(tmp_path / "run", url=url, steps=100_000, bytes=12 << 20, seconds=0.5, monitors=monitors)
     training.until(lambda: "checkpoint/rank_0/meta.json" in stored(url))
     holding.set()
     training.until(proxy.held.is_set)
@@ -256,7 +256,7 @@ def test_a_store_that_is_down_for_a_minute_gets_everything_and_it_is_logged(
     outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert outage.end() == 0, outage.output
-    assert outage.steps_while_down > 20  # of 0.3 s each, and then it stood at the last but ten
+    assert outage.went_on  # in steps of 0.3 s; it stands at the last but ten
     assert outage.failed_while_down >= 1
     logged = [line for line in outage.output.splitlines() if f"upload to {outage.url} failed" in line]
     assert logged and "training continues, files are kept locally and uploaded when it is possible again" in logged[0]

@@ -37,7 +37,7 @@ def test_two_hosts_of_two_cards_on_modelarts(tmp_path: Path, bucket: str) -> Non
     script = tmp_path / "train.py"
     script.write_text(_SCRIPT)
     hosts = [_start(script, tmp_path / f"host{number}", bucket, number) for number in range(2)]
-    told = [host.communicate(timeout=240) for host in hosts]
+    told = [host.communicate(timeout=600) for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0], told
     for number, (out, _) in enumerate(told):  # the console of each host: its first card
         assert [line for line in out.splitlines() if "loss" in line] == [
@@ -76,7 +76,7 @@ def test_record_records_an_unchanged_torch_script(tmp_path: Path) -> None:
         "for _ in range(6):\n    model(torch.ones(1, 2)).sum().backward()\n    optimizer.step()\n"
     )
     words = [sys.executable, "-m", "paceline", "launch", "--record", "--output-dir", "out", str(script)]
-    done = subprocess.run(words, cwd=tmp_path, text=True, capture_output=True, timeout=240, check=False)
+    done = subprocess.run(words, cwd=tmp_path, text=True, capture_output=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     (log,) = (tmp_path / "out" / "recording").glob("rank-*/steps-*.jsonl")
     assert len([line for line in log.read_text().splitlines() if '"step"' in line and json.loads(line)]) >= 5

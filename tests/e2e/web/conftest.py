@@ -108,13 +108,13 @@ def server(serve: Serve, base: Path) -> Server:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=600_000)
         yield chromium
         chromium.close()
 
 
 def _wait_for(port: int, host: str) -> None:
-    for _ in range(300):
+    for _ in range(3000):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1" if host == "0.0.0.0" else host, port)) == 0:
                 return

@@ -23,7 +23,7 @@ def looking(serve: Serve, tmp_path: Path) -> tuple[Server, str, Path]:
 
 
 def until(server: Server, run: str, **wanted: object) -> dict[str, object]:
-    for _ in range(200):
+    for _ in range(3000):
         answer = server.client.get(f"/runs/{run}").json()
         if all(answer.get(name) == value for name, value in wanted.items()):
             return dict(answer)
@@ -51,7 +51,7 @@ def test_a_run_that_vanished_is_gone_and_the_server_goes_on(looking: tuple[Serve
     assert answer.status_code == 410 and "no longer there" in answer.json()["error"]
     assert server.client.get(f"/runs/{run}").status_code == 410
     assert server.client.post(f"/runs/{run}/open", params={"again": "true"}).status_code == 410
-    for _ in range(100):
+    for _ in range(3000):
         names = [one["name"] for one in server.get("/runs")["runs"]]
         if names == ["two"]:
             break
@@ -67,7 +67,7 @@ def test_the_cache_that_vanished_under_an_open_run_is_an_error_not_a_crash(
     monkeypatch.setenv("PACELINE_CACHE", str(shared / "web-cache"))
     shutil.rmtree(default_store_directory(path))
     assert len(server.rows(run, "step-trace")) == 4
-    for _ in range(200):
+    for _ in range(3000):
         state = server.client.post(f"/runs/{run}/timeline/open").json()
         if state["phase"] in ("ready", "failed"):
             break

@@ -14,7 +14,7 @@ from support.web.browsing import watched
 from support.web.servers import Serve, Server
 
 pytestmark = needs_kit
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=120_000)
 
 
 @pytest.fixture(scope="module")

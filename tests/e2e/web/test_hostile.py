@@ -101,6 +101,7 @@ def test_the_report_of_such_a_run_does_not_run_them(browser: Browser, hostile: S
     with Run(hostile.base / RUN / "run", store=tmp_path / "store") as run:
         write_html(report_data(run, {"en": diagnose(run)}), tmp_path / "report.html")
     page = browser.new_page()
+    page.set_default_timeout(120_000)
     page.goto((tmp_path / "report.html").as_uri())
     expect(page.locator("#findings h2")).to_be_visible()
     expect(page.locator(".bars")).to_contain_text(SCRIPT)

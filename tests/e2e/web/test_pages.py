@@ -27,7 +27,7 @@ PAGES = (
 REAL_PAGES = ("overview", "steps", "communication", "communication?tab=matrix", "resources", "timeline")
 CARD_TABS = ("steps", "operators", "communication", "input", "host", "memory")
 
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=120_000)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_from_the_list_to_the_guilty_card_in_two_clicks(page: Page, server: Serv
 
 def test_a_run_nobody_read_is_opened_with_progress(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/runs/{server.ids()['llama-16-fixed']}/overview")
-    expect(page.locator("#findings h2")).to_have_text("What slows this run down", timeout=60_000)
+    expect(page.locator("#findings h2")).to_have_text("What slows this run down", timeout=120_000)
 
 
 def test_the_step_trace_is_sorted_filtered_paged_and_shared(page: Page, server: Server) -> None:
@@ -312,6 +312,7 @@ def test_every_page_of_real_recordings(page: Page, server: Server) -> None:
 
 def test_what_is_not_there_is_said(browser: Browser, server: Server) -> None:
     page = browser.new_page()
+    page.set_default_timeout(120_000)
     page.goto(f"{server.url}/runs/nothing-123456/steps")
     expect(page.locator(".trouble")).to_contain_text("Not found")
     run = server.ready("llama-16")
@@ -322,6 +323,7 @@ def test_what_is_not_there_is_said(browser: Browser, server: Server) -> None:
 
 def test_odd_addresses_lead_somewhere(browser: Browser, server: Server) -> None:
     page = browser.new_page()
+    page.set_default_timeout(120_000)
     run = server.ready("llama-16")
     page.goto(f"{server.url}/runs/{run}/steps?page=99")
     expect(page.locator("[data-table=step-trace] .pager")).to_contain_text("1–16 of 16")

@@ -45,11 +45,11 @@ def test_a_query_whose_client_left_is_stopped_in_the_database() -> None:
     began = time.monotonic()
 
     async def ask() -> None:
-        await RequestLimiter(timeout=60).run(request(leaves_after=0.2), work, stop=stop)
+        await RequestLimiter(timeout=1200).run(request(leaves_after=0.2), work, stop=stop)
 
     with pytest.raises(ClientGoneError):
         asyncio.run(ask())
-    assert time.monotonic() - began < 30, "the thread ended long before its limit"
+    assert time.monotonic() - began < 600, "the thread ended long before its limit"
 
 
 def test_too_much_at_once_is_refused() -> None:
@@ -57,7 +57,9 @@ def test_too_much_at_once_is_refused() -> None:
 
     async def flood() -> list[object]:
         limiter = RequestLimiter(at_once=1)
-        asking = [asyncio.ensure_future(limiter.run(request(), lambda: free.wait(20))) for _ in range(MOST_WAITING + 1)]
+        asking = [
+            asyncio.ensure_future(limiter.run(request(), lambda: free.wait(600))) for _ in range(MOST_WAITING + 1)
+        ]
         await asyncio.sleep(0.2)
         free.set()
         return list(await asyncio.gather(*asking, return_exceptions=True))

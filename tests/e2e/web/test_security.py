@@ -10,7 +10,7 @@ import pytest
 
 from paceline import simulate
 from paceline.web.security import MOST_BODY, host_name, rules_for
-from support.web.servers import Serve, Server
+from support.web.servers import Serve, Server, get, post
 
 TOKEN = "correct-horse-battery"
 
@@ -31,17 +31,17 @@ def test_names_another_site_could_point_here_are_refused(server: Server) -> None
         "[",
         "a b",
     ):
-        answer = httpx.get(f"{server.url}/api/v1/runs", headers={"host": host})
+        answer = get(f"{server.url}/api/v1/runs", headers={"host": host})
         assert answer.status_code in (400, 421), host
     for host in ("localhost", "127.0.0.1:1", "LOCALHOST:80", "[::1]:8080"):
-        assert httpx.get(f"{server.url}/api/v1/runs", headers={"host": host}).status_code == 200, host
-    assert httpx.get(server.url, headers={"host": "10.0.0.1"}).status_code == 421
+        assert get(f"{server.url}/api/v1/runs", headers={"host": host}).status_code == 200, host
+    assert get(server.url, headers={"host": "10.0.0.1"}).status_code == 421
 
 
 def test_numeric_addresses_are_fine_where_the_server_listens_on_all(guarded: Server) -> None:
     ok = {"authorization": f"Bearer {TOKEN}"}
-    assert httpx.get(f"{guarded.url}/api/v1/runs", headers=ok | {"host": "10.1.2.3:8080"}).status_code == 200
-    assert httpx.get(f"{guarded.url}/api/v1/runs", headers=ok | {"host": "evil.example"}).status_code == 421
+    assert get(f"{guarded.url}/api/v1/runs", headers=ok | {"host": "10.1.2.3:8080"}).status_code == 200
+    assert get(f"{guarded.url}/api/v1/runs", headers=ok | {"host": "evil.example"}).status_code == 421
     assert rules_for("0.0.0.0", token="x", names=("cluster.lan",)).allows_host("CLUSTER.lan:80")
     assert host_name("[::1]:8080") == "::1"
 
@@ -55,15 +55,15 @@ def test_without_the_right_token_nothing_is_told(guarded: Server) -> None:
         {"cookie": f"paceline={TOKEN}"},
     ):
         for path in ("/api/v1/runs", "/api/v1/openapi.json", "/api/v1/runs/x/open"):
-            answer = httpx.get(guarded.url + path, headers=headers)
+            answer = get(guarded.url + path, headers=headers)
             assert answer.status_code == 401 and "runs" not in answer.json(), (headers, path)
-    page = httpx.get(f"{guarded.url}/runs/llama/overview")
+    page = get(f"{guarded.url}/runs/llama/overview")
     assert page.status_code == 303 and page.headers["location"] == "/login"
-    assert httpx.get(f"{guarded.url}/?token=wrong").headers["location"] == "/login"
+    assert get(f"{guarded.url}/?token=wrong").headers["location"] == "/login"
 
 
 def test_the_printed_address_logs_in_and_leaves_no_token_behind(guarded: Server) -> None:
-    with httpx.Client(base_url=guarded.url) as browser:
+    with httpx.Client(base_url=guarded.url, timeout=600) as browser:
         first = browser.get("/runs/x/steps", params={"token": TOKEN, "step": "2"})
         assert first.status_code == 303 and first.headers["location"] == "/runs/x/steps?step=2"
         cookie = first.headers["set-cookie"].lower()
@@ -72,7 +72,7 @@ def test_the_printed_address_logs_in_and_leaves_no_token_behind(guarded: Server)
 
 
 def test_the_login_form_takes_the_token_only(guarded: Server) -> None:
-    with httpx.Client(base_url=guarded.url) as browser:
+    with httpx.Client(base_url=guarded.url, timeout=600) as browser:
         assert "Token" in browser.get("/login").text
         assert browser.post("/login", data={"token": "wrong"}).status_code == 401
         assert browser.get("/api/v1/runs").status_code == 401
@@ -81,7 +81,7 @@ def test_the_login_form_takes_the_token_only(guarded: Server) -> None:
 
 
 def test_a_redirect_stays_on_this_server(guarded: Server) -> None:
-    answer = httpx.get(f"{guarded.url}//evil.example/", params={"token": TOKEN})
+    answer = get(f"{guarded.url}//evil.example/", params={"token": TOKEN})
     assert answer.headers["location"].startswith("/") and not answer.headers["location"].startswith("//")
 
 
@@ -131,34 +131,34 @@ def test_a_run_with_links_out_of_the_directory_is_not_read(serve: Serve, tmp_pat
 
 def test_pages_may_load_and_send_nothing_elsewhere(server: Server) -> None:
     for path in ("/", "/api/v1/runs", "/assets/icon.svg", "/nothing"):
-        headers = httpx.get(server.url + path).headers
+        headers = get(server.url + path).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
         assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
         assert headers["referrer-policy"] == "no-referrer" and "server" not in headers
-    assert httpx.get(f"{server.url}/api/v1/runs").headers["cache-control"] == "no-store"
+    assert get(f"{server.url}/api/v1/runs").headers["cache-control"] == "no-store"
 
 
 def test_oversized_and_malformed_requests_are_refused(server: Server) -> None:
     url = f"{server.url}/api/v1/runs"
-    assert httpx.get(url, params={"q": "x" * 9000}).status_code == 414
-    assert httpx.post(f"{url}/x/open", content=b"x" * (MOST_BODY + 1)).status_code == 413
+    assert get(url, params={"q": "x" * 9000}).status_code == 414
+    assert post(f"{url}/x/open", content=b"x" * (MOST_BODY + 1)).status_code == 413
     assert (
         _raw(server, "POST /api/v1/runs/x/open HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n").split()[1]
         == "400"
     )
     assert _raw(server, "nonsense\r\n\r\n").split()[1] == "400"
     assert _raw(server, "GET / HTTP/1.1\r\n\r\n").split()[1] in ("400", "421")
-    assert httpx.request("DELETE", f"{url}/x").status_code == 405
-    assert httpx.get(f"{url}?limit=999999999999999999999").status_code == 422
-    assert httpx.get(f"{url}?limit=-1").status_code == 422
+    assert httpx.request("DELETE", f"{url}/x", timeout=600).status_code == 405
+    assert get(f"{url}?limit=999999999999999999999").status_code == 422
+    assert get(f"{url}?limit=-1").status_code == 422
 
 
 def test_other_pages_cannot_make_a_browser_ask(server: Server) -> None:
     url = f"{server.url}/api/v1/runs/x/open"
-    assert httpx.post(url, headers={"origin": "http://evil.example"}).status_code == 403
-    assert httpx.post(url, headers={"origin": "null"}).status_code == 403
-    assert httpx.post(url, headers={"origin": server.url}).status_code == 404
+    assert post(url, headers={"origin": "http://evil.example"}).status_code == 403
+    assert post(url, headers={"origin": "null"}).status_code == 403
+    assert post(url, headers={"origin": server.url}).status_code == 404
 
 
 def _raw(server: Server, request: str) -> str:

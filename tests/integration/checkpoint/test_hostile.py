@@ -248,7 +248,9 @@ def test_safetensors_headers_are_checked(
     refused(tmp_path, said, TransformRequest(str(tmp_path / "a.safetensors"), str(tmp_path / "b")))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.integers(0, len(GOOD) - 1), st.binary(max_size=3), st.sampled_from(["ckpt", "safetensors", "pt"]))
 def test_changed_bytes_cause_an_error_at_most(tmp_path: Path, at: int, put: bytes, kind: str) -> None:
     path = tmp_path / f"a.{kind}"

@@ -117,7 +117,9 @@ _SPAN = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     events=st.lists(_SPAN, max_size=12),
     base=st.sampled_from([0, 1_700_000_000_000_000_000]),

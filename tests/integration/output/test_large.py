@@ -14,6 +14,7 @@ from paceline.metrics.table import Table
 from paceline.output.html_report import write_html
 from paceline.output.report_data import ReportData
 
+expect.set_options(timeout=120_000)
 RANKS, CULPRIT = 1024, 517
 LARGEST = 8_000_000
 
@@ -78,6 +79,7 @@ def test_a_thousand_ranks_stay_small_and_the_culprit_is_in_sight(large: ReportDa
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium",
+            timeout=600_000,
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],
         )
         page = browser.new_page(viewport={"width": 1280, "height": 900})

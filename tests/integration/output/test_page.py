@@ -14,6 +14,7 @@ from paceline.output.html_report import write_html
 from paceline.output.report_data import ReportData, report_data
 from paceline.run.run import Run
 
+expect.set_options(timeout=120_000)
 CHROMIUM = "/usr/bin/chromium"
 # As root and without a network Chromium needs these; without them it looks for its maker's hosts at every start.
 FLAGS = [
@@ -30,7 +31,7 @@ FLAGS = [
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=600_000)
         yield chromium
         chromium.close()
 
@@ -44,6 +45,7 @@ def trouble() -> list[str]:
 @pytest.fixture
 def page(browser: Browser, trouble: list[str]) -> Iterator[Page]:
     opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    opened.set_default_timeout(120_000)
     opened.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: trouble.append(str(error)))
     opened.on("request", lambda request: trouble.append(request.url) if not request.url.startswith("file:") else None)

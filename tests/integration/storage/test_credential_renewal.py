@@ -98,7 +98,7 @@ def test_requests_wait_for_a_token_that_is_renewed_late(open_server: S3Server, t
 
     def late() -> None:
         def issue() -> None:
-            tokens.enough.wait(30)
+            tokens.enough.wait(600)
             tokens.issue("token-two")
 
         Thread(target=issue, daemon=True).start()

@@ -180,7 +180,7 @@ def test_a_name_that_is_safe_stays_below_the_target(name: str) -> None:
 @given(st.lists(NAMES, max_size=5), st.text(max_size=20))
 @example(["\ud800"], "")  # a lone surrogate that is no undecodable byte
 @example([os.fsdecode(b"caf\xe9"), "\udcff\ud83d"], "")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40)
 def test_the_journal_keeps_any_name_and_ignores_invalid_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], rubbish: str
 ) -> None:

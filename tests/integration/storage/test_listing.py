@@ -46,7 +46,7 @@ def test_files_are_transferred_while_the_listing_goes_on(tmp_path: Path) -> None
     class Waiting(Slow):
         def at(self, number: int) -> None:
             # The second page is listed only after a file of the first was transferred.
-            assert number != 1000 or first.wait(60), "nothing moved before the listing ended"
+            assert number != 1000 or first.wait(600), "nothing moved before the listing ended"
 
     class Told(FileStore):
         def write_many(self, files: Sequence[FileContent]) -> Iterator[StoredFile]:

@@ -57,11 +57,11 @@ def test_not_in_the_process_list(faulty: str, s3: S3Server, proxy: Proxy, env: d
     proxy.fault = lambda request: Hold() if request.method == "PUT" else None
     command = [str(PACELINE), "copy", str(write_tree(tmp_path / "source")), f"s3://{faulty}/run"]
     running = subprocess.Popen(command, env={**os.environ, **env}, stdout=subprocess.DEVNULL)
-    assert proxy.held.wait(60)
+    assert proxy.held.wait(600)
     listed = subprocess.run(["ps", "-eo", "args", "-ww"], capture_output=True, text=True, check=True).stdout
     proxy.fault = lambda _: None
     proxy.release.set()
-    assert running.wait(60) == 0
+    assert running.wait(600) == 0
     assert f"s3://{faulty}/run" in listed
     assert_nowhere(s3, listed)
 

@@ -49,7 +49,7 @@ def cards_adding_up_to(total: float, count: int) -> list[float]:
     return [*cards, last]
 
 
-def paceline(*words: object, cwd: Path | None = None, patience: float = 280) -> subprocess.CompletedProcess[str]:
+def paceline(*words: object, cwd: Path | None = None, patience: float = 600) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "paceline.cli.main", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=patience, check=False)
 

@@ -14,7 +14,7 @@ def wait_in_run(gate: Path, which: int) -> None:
     """Counts the runs in a directory; this one waits for the file `open` there."""
     number = 1 + sum(path.name.startswith("run") for path in gate.iterdir())
     (gate / f"run{number}").touch()
-    until = time.monotonic() + 200
+    until = time.monotonic() + 1200
     while number == which and not (gate / "open").exists():
         if time.monotonic() > until:
             sys.exit("nobody opened the gate")

@@ -42,8 +42,8 @@ def dask_cluster(directory: Path, env: Mapping[str, str]) -> Iterator[str]:
                 "--local-directory",
                 str(directory),
             )
-        with Client(f"tcp://127.0.0.1:{port}", timeout="60s", set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=120)
+        with Client(f"tcp://127.0.0.1:{port}", timeout="600s", set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=600)
         yield f"dask://127.0.0.1:{port}"
 
 
@@ -114,7 +114,7 @@ class _Program:
     def await_line(self, text: str) -> None:
         self._await(lambda: text in self.log.read_text(errors="replace"), f"never printed {text!r}")
 
-    def _await(self, is_ready: Callable[[], bool], otherwise: str, seconds: float = 240) -> None:
+    def _await(self, is_ready: Callable[[], bool], otherwise: str, seconds: float = 600) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.process.poll() is None:
             if is_ready():

@@ -59,10 +59,10 @@ class CloudJob:
         self.stop()
         self._kill(signal.SIGKILL)
         if self._thread.ident:
-            self._thread.join(30)
+            self._thread.join(600)
 
     def join(self) -> None:
-        self._thread.join(60)
+        self._thread.join(600)
 
     def log(self, task: str) -> Path:
         return self.directory / f"modelarts-job-{self.id}-{task}.log"

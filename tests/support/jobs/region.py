@@ -48,7 +48,7 @@ class CloudRegion:
         ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run(context, ready)), daemon=True)
         self._thread.start()
-        assert ready.wait(10), "port 443"
+        assert ready.wait(600), "port 443"
 
     def add_bucket(self, name: str) -> None:
         with self.hosts.open("a") as file:
@@ -56,7 +56,7 @@ class CloudRegion:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join(10)
+        self._thread.join(600)
 
     async def _run(self, context: ssl.SSLContext, ready: threading.Event) -> None:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()

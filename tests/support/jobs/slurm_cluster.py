@@ -49,10 +49,10 @@ class SlurmCluster:
             process.terminate()
         for process in self._processes:
             try:
-                process.wait(10)
+                process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(10)
+                process.wait(600)
 
     def ask(self, *words: str) -> str:
         done = subprocess.run(
@@ -122,7 +122,7 @@ class SlurmCluster:
         return "\n".join(lines)
 
     def _wait(self, ready: object) -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while not ready():  # type: ignore[operator]
             logs = "\n".join(path.read_text()[-1000:] for path in self.directory.glob("*.log"))
             assert time.monotonic() < until, logs

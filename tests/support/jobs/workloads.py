@@ -20,7 +20,7 @@ parser.add_argument("--fail", type=int, default=-1)
 parser.add_argument("--wait_for", default="")
 words = parser.parse_args()
 rank = int(os.environ.get("RANK", os.environ["RANK_ID"]))
-until = time.monotonic() + 300
+until = time.monotonic() + 1200
 for step in range(words.steps):
     # In one piece: ranks share the worker's log, and print would write the end of the line apart.
     os.write(1, f"rank {rank} step {step} of GLOG_v={os.environ.get('GLOG_v')}\\n".encode())

@@ -38,7 +38,7 @@ def run(words: list[str], log: Path, **more: str) -> str:
     """Run a job that must succeed; returns its output."""
     job = start(words, log, **more)
     try:
-        code = job.wait(timeout=400)
+        code = job.wait(timeout=600)
     finally:
         job.kill()
         job.wait()
@@ -46,7 +46,7 @@ def run(words: list[str], log: Path, **more: str) -> str:
     return log.read_text()
 
 
-def until(true: Callable[[], Any], *, what: str, seconds: float = 120) -> Any:
+def until(true: Callable[[], Any], *, what: str, seconds: float = 600) -> Any:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if result := true():
@@ -72,6 +72,6 @@ def weights(folder: Path) -> list[str]:
 
 def diagnosed(folder: Path, store: Path) -> dict[str, Any]:
     words = [str(BIN / "paceline"), "diagnose", str(folder), "--json", "-", "--store", str(store)]
-    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=600)
     result: dict[str, Any] = json.loads(done.stdout)
     return result

@@ -38,7 +38,7 @@ def train(folder: Path, *, world: int = 4, slow: int | None = None, mode: str = 
     printed = []
     try:
         for rank, process in enumerate(processes):
-            out, errors = process.communicate(timeout=240)
+            out, errors = process.communicate(timeout=600)
             assert process.returncode == 0, f"rank {rank}: {errors}"
             printed.append(out.strip())
     finally:
@@ -49,7 +49,7 @@ def train(folder: Path, *, world: int = 4, slow: int | None = None, mode: str = 
 
 def paceline(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("paceline")), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 def diagnosed(source: Path, store: Path) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def blamed(source: Path, store: Path, *, world: int) -> list[tuple[str, list[int
     ]
 
 
-def eventually(holds: Callable[[], Any], *, seconds: float = 60.0) -> Any:
+def eventually(holds: Callable[[], Any], *, seconds: float = 600.0) -> Any:
     """Poll until the condition holds."""
     deadline = time.monotonic() + seconds
     while not (result := holds()):

@@ -109,7 +109,7 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
                 fault = proxy.fault(request)
             if isinstance(fault, Hold):
                 proxy.held.set()
-                proxy.release.wait(120)
+                proxy.release.wait(600)
                 fault = None
             if isinstance(fault, Drop):
                 self.connection.shutdown(socket.SHUT_RDWR)
@@ -120,7 +120,7 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
                 self._ask(body, fault)
 
         def _ask(self, body: bytes, fault: Any) -> None:
-            upstream = http.client.HTTPConnection(proxy.upstream.netloc, timeout=30)
+            upstream = http.client.HTTPConnection(proxy.upstream.netloc, timeout=600)
             try:
                 headers = {name: value for name, value in self.headers.items() if name.lower() not in proxy.withheld}
                 upstream.request(self.command, self.path, body=body or None, headers=headers)
@@ -199,7 +199,7 @@ class StallingProxy:
                 while data := source.recv(65536):
                     if answers and not self._allow(len(data)):
                         self.held.set()
-                        self._over.wait(120)
+                        self._over.wait(600)
                         return
                     target.sendall(data)
             except OSError:

@@ -82,7 +82,7 @@ class S3Server:
     def stop(self, *, hard: bool = False) -> None:
         if self.process:
             self.process.kill() if hard else self.process.terminate()
-            self.process.wait(30)
+            self.process.wait(600)
             self.process = None
 
     def client(self, **options: Any) -> Any:
@@ -115,11 +115,11 @@ class S3Server:
 
     def _wait(self) -> None:
         """Ready when it stores an object: the S3 port opens before the volumes are there."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while time.monotonic() < until:
             assert self.process and self.process.poll() is None, (self.directory / "log").read_text()[-2000:]
             try:
-                client = self.client(max_retry_count=0, timeout=5)
+                client = self.client(max_retry_count=0, timeout=60)
                 client.createBucket("ready")
                 if client.putContent("ready", "ready", content="1").status < 300:
                     return
@@ -161,7 +161,7 @@ class SshHost:
         with (self.directory / "log").open("ab") as log:
             own_mounts = f"mount --bind {self.files} {self.summary} && exec {SSHD} -D -e -f {config}"
             self.process = subprocess.Popen(["unshare", "-m", "sh", "-c", own_mounts], stdout=log, stderr=log)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 600
         while time.monotonic() < until:
             with socket.socket() as probe:
                 if probe.connect_ex((self.address, self.port)) == 0:
@@ -174,7 +174,7 @@ class SshHost:
             # Its sessions too: a dead host does not respond.
             subprocess.run(["pkill", "-KILL", "-P", str(self.process.pid)], check=False)
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(600)
             self.process = None
 
     @property
@@ -207,7 +207,7 @@ def paceline(*words: object, env: dict[str, str], cwd: Path | None = None) -> su
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
 
 

@@ -54,7 +54,7 @@ def launcher(directory: Path, *words: str, **environment: str) -> subprocess.Pop
     )
 
 
-def eventually(what: Callable[[], bool], seconds: float = 60) -> None:
+def eventually(what: Callable[[], bool], seconds: float = 600) -> None:
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "did not happen in time"

@@ -30,7 +30,7 @@ class Training:
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(words, stdout=out, stderr=out, env={**os.environ, **(env or {})})
 
-    def wait(self, seconds: float = 120) -> int:
+    def wait(self, seconds: float = 600) -> int:
         return self.process.wait(seconds)
 
     def kill(self, number: int = signal.SIGKILL) -> int:
@@ -48,14 +48,14 @@ class Training:
     def output(self) -> str:
         return self.log.read_text()
 
-    def until(self, what: Callable[[], object], seconds: float = 60) -> None:
+    def until(self, what: Callable[[], object], seconds: float = 600) -> None:
         wait_for(lambda: what() or self._check_alive(), seconds, lambda: self.output)
 
     def _check_alive(self) -> None:
         assert self.process.poll() is None, self.output
 
 
-def wait_for(what: Callable[[], object], seconds: float = 60, told: Callable[[], str] = str) -> None:
+def wait_for(what: Callable[[], object], seconds: float = 600, told: Callable[[], str] = str) -> None:
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, told()

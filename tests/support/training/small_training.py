@@ -30,9 +30,9 @@ def main(options: dict[str, Any]) -> None:
         options.get("inputs"),
         ranks=ranks,
         patience=impatient,
-        deadline=options.get("deadline", 60),
+        deadline=options.get("deadline", 600),
         sigterm_grace=options.get("grace", 2),
-        input_timeout=options.get("input_timeout", 60),
+        input_timeout=options.get("input_timeout", 600),
         strict=options.get("strict", False),
     )
     with session:

@@ -24,7 +24,7 @@ FLAGS = [
 def watched(browser: Browser, server: Server, trouble: list[str], **context: object) -> Page:
     """A page at 1280 pixels that notes everything odd."""
     opened = browser.new_context(viewport={"width": 1280, "height": 900}, **({"locale": "en-US"} | context)).new_page()  # type: ignore[arg-type]
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(120_000)
     host = urlsplit(server.url).netloc
     opened.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: trouble.append(str(error)))

@@ -6,10 +6,15 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
+
+PATIENCE = 600.0
+"""Seconds; httpx's five are too few on a busy machine."""
+get, post = partial(httpx.get, timeout=PATIENCE), partial(httpx.post, timeout=PATIENCE)
 
 
 @dataclass
@@ -23,7 +28,7 @@ class Server:
     client: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
-        self.client = httpx.Client(base_url=f"{self.url}/api/v1", timeout=60)
+        self.client = httpx.Client(base_url=f"{self.url}/api/v1", timeout=PATIENCE)
 
     def get(self, path: str, **query: Any) -> Any:
         answer = self.client.get(path, params=query)
@@ -43,7 +48,7 @@ class Server:
         return self.until(run)
 
     def until(self, run: str, phase: str = "ready") -> str:
-        for _ in range(1200):
+        for _ in range(6000):
             state = self.get(f"/runs/{run}")["state"]
             if state["phase"] == phase:
                 return run
@@ -58,7 +63,7 @@ class Server:
 
     def timeline(self, name: str) -> str:
         run = self.ready(name)
-        for _ in range(600):
+        for _ in range(6000):
             state = self.client.post(f"/runs/{run}/timeline/open").json()
             if state["phase"] == "ready":
                 return run
@@ -70,7 +75,7 @@ class Server:
         self.client.close()
         self.process.terminate()
         try:
-            self.process.wait(15)
+            self.process.wait(20)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

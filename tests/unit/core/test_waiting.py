@@ -34,7 +34,7 @@ def test_a_long_wait_is_named_and_a_short_one_is_not(said: list[str], monkeypatc
     heard = threading.Event()
     show_waits(lambda text: (said.append(text), heard.set())[0])
     with waiting_for("the bucket"):
-        assert heard.wait(60)
+        assert heard.wait(600)
     assert said[0].startswith("waiting for the bucket (")
     said.clear()
     monkeypatch.setattr(waiting, "FIRST", 60.0)

@@ -32,7 +32,7 @@ class FakeBackend:
     def status(self, asked: JobHandle) -> JobStatus:
         answer = self.answers[asked.id]
         if isinstance(answer, threading.Event):
-            answer.wait(30)
+            answer.wait(600)
         if isinstance(answer, Exception):
             raise answer
         return answer if isinstance(answer, JobStatus) else RUNNING
@@ -51,7 +51,7 @@ def test_live_phases_replace_remembered_ones_and_silence_shows_their_age(answers
     silent = threading.Event()
     answers |= {"gpt2-1": COMPLETED, "gpt2-2": TransientError("away"), "gpt2-3": silent}
     records = [JobRecord(handle(number), RUNNING, long_ago) for number in (1, 2, 3)]
-    found = with_live_status(records, seconds=0.5)
+    found = [*with_live_status(records[:2], seconds=600), *with_live_status(records[2:], seconds=0.1)]
     silent.set()
     assert [record.status for record in found] == [COMPLETED, RUNNING, RUNNING]
     shown = table(found).splitlines()

@@ -21,7 +21,7 @@ def silent_name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     released = threading.Event()
 
     def ask(*_: object, **__: object) -> list[object]:
-        released.wait(60)
+        released.wait(600)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", ask)

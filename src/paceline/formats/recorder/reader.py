@@ -65,7 +65,9 @@ class RecorderReader:
         read = partial(read_log, tuple(file.path for file in session.segments), head.host, head.device)
         section = RecordingSection("log", TABLES, session.segments, read)
         recorded = f"{head.started:020}"
-        return RankRecording(self.name, head.rank, session.directory, (section,), recorded=recorded, notes=notes)
+        return RankRecording(
+            self.name, head.rank, session.directory, (section,), recorded=recorded, notes=notes, ring=True
+        )
 
 
 READER = RecorderReader()

@@ -28,16 +28,16 @@ class FileGaps:
 
     @cached_property
     def found(self) -> tuple[EvidenceGap, ...]:
-        ranks = files_of_ranks(self._recordings)
+        complete = [recording for recording in self._recordings if not recording.ring]
         gaps = [
             EvidenceGap(each.kind, each.ranks, each.message, each.file, each.core)
             for recording in self._recordings
             for each in recording.earlier_gaps
         ]
         gaps += [*guessed_identities(self._recordings), *conflicting_identities(self._recordings)]
-        gaps += missing_files(ranks)
-        gaps += sibling_gaps(self._tree, self._recordings, local=self._local)
-        return (*gaps, *copied_files(ranks)) if self._local else tuple(gaps)
+        gaps += missing_files(files_of_ranks(complete))
+        gaps += sibling_gaps(self._tree, complete, local=self._local)
+        return (*gaps, *copied_files(files_of_ranks(self._recordings))) if self._local else tuple(gaps)
 
     def cut_off_in(self, sections: Iterable[tuple[int | None, RecordingSection]]) -> list[EvidenceGap]:
         """Files of these sections that end early."""

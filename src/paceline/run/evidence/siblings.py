@@ -33,7 +33,8 @@ def sibling_gaps(tree: Tree, recordings: Sequence[RankRecording], *, local: bool
     kinds = _by_kind(_beside(tree, recordings), _own_directories(recordings))
     read = {file for each in recordings for section in each.sections for file in section.files}
     unread = [file for members in kinds.values() for file in members.values() if file not in read]
-    gaps = [*_missing(kinds), *_smaller(kinds)]
+    smaller = [gap for file, gap in _smaller(kinds) if not (local and _has_its_end(file))]
+    gaps = [*_missing(kinds), *smaller]
     return [*gaps, *_cut(unread)] if local else gaps
 
 
@@ -117,7 +118,15 @@ def _missing(kinds: Mapping[str, Mapping[Member, File]]) -> Iterator[EvidenceGap
                 yield EvidenceGap("missing", (), f"no {kind} of {names}, unlike other files beside it", core=False)
 
 
-def _smaller(kinds: Mapping[str, Mapping[Member, File]]) -> Iterator[EvidenceGap]:
+def _has_its_end(file: File) -> bool:
+    """A JSON file that was cut off has no closing bracket; a rank may have recorded less than others."""
+    try:
+        return file.path.suffix.lower() in (".json", ".trace") and cut_off(file.path, file.size) is None
+    except OSError:
+        return False
+
+
+def _smaller(kinds: Mapping[str, Mapping[Member, File]]) -> Iterator[tuple[File, EvidenceGap]]:
     for members in kinds.values():
         if len(members) < 3:
             continue
@@ -131,7 +140,7 @@ def _smaller(kinds: Mapping[str, Mapping[Member, File]]) -> Iterator[EvidenceGap
         ):
             for file in sorted(small)[:_MOST_NAMED]:
                 message = f"has {file.size:,} bytes, those of other ranks {int(typical):,}: it seems to be cut off"
-                yield EvidenceGap("cut", (), message, file.relative, core=False)
+                yield file, EvidenceGap("cut", (), message, file.relative, core=False)
 
 
 def _cut(files: Iterable[File]) -> Iterator[EvidenceGap]:

@@ -16,11 +16,13 @@ def gaps(
     late: dict[tuple[int, int], int] | None = None,
     slow_to_notice: dict[tuple[int, int], int] | None = None,
     op: str = "all_reduce",
+    name: str = "sum",
     offsets: dict[int, int] | None = None,
     per_step: int = 3,
+    steps: int = 4,
     duration: int = 500,
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Four ranks in one group, four steps; `late` and `slow_to_notice` by (rank, step) in ns."""
+    """Four ranks in one group; `late` and `slow_to_notice` by (rank, step) in ns."""
     connection = duckdb.connect()
     connection.execute("CREATE TABLE ranks (rank BIGINT, host VARCHAR)")
     connection.execute("CREATE TABLE clock (rank BIGINT, clock_offset BIGINT)")
@@ -31,11 +33,11 @@ def gaps(
     for rank, host in HOSTS.items():
         connection.execute("INSERT INTO ranks VALUES (?, ?)", [rank, host])
         connection.execute("INSERT INTO clock VALUES (?, ?)", [rank, (offsets or {}).get(rank, 0)])
-        for step in range(4):
+        for step in range(steps):
             for number in range(per_step):
                 start = 100_000_000 * step + 1_000 * number + 10 * rank + (late or {}).get((rank, step), 0)
                 took = duration + (slow_to_notice or {}).get((rank, step), 0)
-                row = [rank, step, "world", "sum", op, number, start, took]
+                row = [rank, step, "world", name, op, number, start, took]
                 connection.execute("INSERT INTO collectives VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     return [(gap.kind, gap.ranks) for gap in reconcile_clocks(connection, 48)]
 
@@ -62,6 +64,29 @@ def test_a_rank_that_notices_the_ends_late_is_no_conflict() -> None:
     assert gaps(slow_to_notice={(2, 2): 9_000_000, (3, 2): 7_000_000}) == []
 
 
+def test_a_clock_aligned_by_ends_that_others_notice_late_is_no_conflict() -> None:
+    """Rank 1 arrives last and notices at once, the others when they get a core: its clock seems 3 ms late, but in step 2."""
+    seen = {(rank, step): 2_500_000 + 400_000 * step for rank in (0, 2, 3) for step in (0, 1, 3)}
+    waited = {(rank, step): -4_000_000 for rank in (0, 2, 3) for step in range(4)}
+    seen = {at: seen.get(at, 0) + 4_000_000 for at in waited}
+    assert gaps(late={**waited, **{(1, step): 3_000_000 for step in range(4)}}, slow_to_notice=seen) == []
+
+
+def test_a_clock_that_drifts_is_no_conflict() -> None:
+    assert gaps(late={(1, step): 50_000 * step - 2_500_000 for step in range(100)}, steps=100) == []
+
+
+@pytest.mark.parametrize("op", ["all_to_all", "send"])
+def test_members_that_exchange_nothing_need_not_meet(op: str) -> None:
+    assert gaps(late={(1, 2): 4_000_000}, op=op) == []
+
+
+@pytest.mark.parametrize("name", ["c10d::allreduce_", "record_param_comms", "nccl:all_reduce"])
+def test_calls_that_only_launch_a_collective_need_not_meet(name: str) -> None:
+    assert gaps(late={(1, 2): 4_000_000}, name=name) == []
+    assert gaps(late={(1, 2): 4_000_000}, name="gloo:all_reduce") == [("conflict", (1,))]
+
+
 def test_receivers_of_a_broadcast_may_begin_when_all_others_have_left() -> None:
     assert gaps(late={(1, 2): 4_000_000}, op="broadcast") == []
 
@@ -81,6 +106,7 @@ def test_ranks_whose_identities_were_exchanged_have_the_clock_of_the_other_host(
         ((0, 9, 0, 9, 9, 0), (1, 5)),
         ((0, 0, 0, 0, 0, 0), ()),
         ((0, 3, 6, 9, 12, 15), ()),
+        ((0, 0, 0, 0, 9, 0), ()),
     ],
 )
 def test_a_majority_tells_whose_clock_a_host_has(offsets: tuple[int, ...], found: tuple[int, ...]) -> None:

@@ -136,6 +136,23 @@ def test_files_end_as_their_writers_end_them(tmp_path: Path, name: str, content:
     assert bool(cut_off(file(tmp_path / name, content).path, len(content))) is is_cut
 
 
+def test_a_ring_of_files_misses_none(tmp_path: Path) -> None:
+    """The recorder begins new files and removes old ones, on one rank a moment earlier than on another."""
+    names = [f"{rank}/{name}" for rank in range(4) for name in ("steps_1.csv", "steps_2.csv", "stall_9.txt")]
+    held = [file(tmp_path / name, b"%d\n" % number * 300) for number, name in enumerate(names[:-2])]
+    files = [File(name, each.path, each.size, 0) for name, each in zip(names, held, strict=False)]
+    for ring, kinds in ((True, []), (False, ["missing"])):
+        recordings = [
+            RankRecording(
+                "made", rank, str(rank), (RecordingSection("log", frozenset({"steps"}), of, nothing),), ring=ring
+            )
+            for rank in range(4)
+            if (of := tuple(each for each in files if each.relative.startswith(f"{rank}/steps")))
+        ]
+        found = FileGaps(Tree(tmp_path, tuple(files)), tuple(recordings), local=True).found
+        assert [gap.kind for gap in found] == kinds
+
+
 def test_only_local_files_are_looked_into(tmp_path: Path) -> None:
     cut = file(tmp_path / "k.csv", b"a,b\n1,2")
     sections = [(0, timed(0, cut).sections[0]), (None, timed(0, cut).sections[0])]

@@ -60,6 +60,19 @@ def test_a_file_much_smaller_than_its_siblings_was_cut_off() -> None:
     assert gaps(whole | {"profiler/point_2.txt": 600, "profiler/point_1.txt": 1200}) == []
 
 
+def test_a_smaller_json_file_that_has_its_end_was_not_cut_off(tmp_path: Path) -> None:
+    names = [
+        f"profiler/{kind}_{rank}.{end}" for kind, end in (("flops", "txt"), ("point", "json")) for rank in range(4)
+    ]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("[" + " " * (498 if "point_2" in name else 898) + "]")
+    found = {name: (tmp_path / name).stat().st_size for name in names}
+    assert gaps(found, local=True, root=tmp_path) == []
+    (tmp_path / "profiler/point_2.json").write_text(" " * 500)
+    assert [kind for kind, _ in gaps(found, local=True, root=tmp_path)] == ["cut", "cut"], "by its size and its end"
+
+
 def test_files_that_nobody_reads_end_as_their_writers_end_them(tmp_path: Path) -> None:
     for name in OWN:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
