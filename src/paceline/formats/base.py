@@ -54,8 +54,8 @@ class Sink(Protocol):
         """Add the rows of a SELECT with the table's column names; it may read files itself. Returns the number of rows."""
         ...
 
-    def warn(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:
-        """Report something missing or odd; reading continues, and findings are less sure."""
+    def warn(self, message: str, *, file: Path | None = None, line: int | None = None, kind: GapKind = "odd") -> None:
+        """Report something missing or odd; reading continues, and findings are less sure, by the kind of gap."""
         ...
 
 

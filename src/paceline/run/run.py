@@ -159,13 +159,13 @@ class Run:
 
     @property
     def file_warnings(self) -> list[ReadWarning]:
-        """Warnings of the readers, without those about the run as a whole."""
+        """Warnings of the readers, without those about the run as a whole. Sections that share a file share its warnings."""
         stored = [
             warning.to_warning()
             for key in sorted(self._store.manifest.units)
             for warning in self._store.manifest.units[key].warnings
         ]
-        return self._warnings + stored
+        return list(dict.fromkeys([*self._warnings, *stored]))
 
     @property
     def formats(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -628,6 +629,36 @@ def test_timeline_is_tied_to_the_steps_by_its_communication(tmp_path: Path) -> N
         ("process 0/5", "Mul-op1", 19_000, 2_500),
         ("Communication Op/5", "AllReduce-op5", 20_000, 2_500),
     ]
+
+
+def _three_all_reduces(shown: Sequence[float], starts: Sequence[int] = (2000, 6000, 11000)) -> dict[str, str]:
+    """A step trace with an all-reduce in each step, and a timeline that shows it at these times (µs)."""
+    columns = "stream_1_0_AllReduce-op5,stream_1_0_AllReduce-op5_start_point,stream_1_0_AllReduce-op5_end_point"
+    lines = [
+        f"{step},{start - 1000},{start + 900},1900,{start - 900},{start + 500},100,1400,400,400,{start},{start + 400}"
+        for step, start in enumerate(starts, 1)
+    ]
+    return {
+        "step_trace_raw_0_detail_time_csv": "\n".join([f"{HEADER},{columns}", *lines, ""]),
+        "ascend_timeline_display_0_json": json.dumps([_event("AllReduce-op5", at, pid=10000) for at in shown]),
+    }
+
+
+def test_a_timeline_of_another_rank_does_not_fit_the_step_trace(tmp_path: Path) -> None:
+    batch = _read(tmp_path, **_three_all_reduces((1.0, 61.0, 121.0)))
+    assert {warning.kind for warning in batch.warnings if "another rank's" in warning.message} == {"disagreement"}
+
+
+def test_a_timeline_fits_the_step_trace_but_for_rounding(tmp_path: Path) -> None:
+    batch = _read(tmp_path, **_three_all_reduces((1.0, 41.01, 91.0)))
+    assert [warning for warning in batch.warnings if "another rank's" in warning.message] == []
+
+
+def test_a_step_trace_without_the_first_step_is_paired_from_the_last(tmp_path: Path) -> None:
+    """Its collectives are the timeline's last."""
+    batch = _read(tmp_path, **_three_all_reduces((1.0, 41.0, 91.0), starts=(6000, 11000)))
+    assert [warning for warning in batch.warnings if "another rank's" in warning.message] == []
+    assert rows(batch, "events", "start") == [(20_000,), (60_000,), (110_000,)]
 
 
 def test_timeline_is_tied_to_the_steps_by_its_lane_of_steps(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ Times are µs since the first event. They are converted to the clock of the step
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median_low
+from statistics import median, median_low
 
 from paceline.core.errors import FormatError
 from paceline.formats.base import Sink
@@ -18,6 +19,9 @@ from paceline.formats.units import scaled
 
 LIMITS = (20_000_000, 20 << 20, 500_000_000, 500 << 20)
 """Bytes at which MindSpore stops writing: 20 MB by default, 500 MB with the Profiler's timeline_limit."""
+
+FITS_NS = 2_000
+"""MindSpore copies steps and communication from the step trace: their times differ by rounding only, usually."""
 
 _STEPS_LANE = "100000"
 
@@ -77,8 +81,25 @@ def timeline_offset(files: TimelineFiles, sink: Sink) -> int | None:
     trace = _step_trace(files.step_trace, sink)
     for differences in (_by_operators(trace, sink), _by_steps(trace, sink), _by_kernel(files.kernels, sink)):
         if differences:
+            if not _fits(differences):
+                message = "its steps and collectives are not those of the step trace: one of the two files may be another rank's"
+                sink.warn(message, file=files.timeline, kind="disagreement")
             return median_low(differences)
     return None
+
+
+def _fits(differences: Sequence[int]) -> bool:
+    """Whether most events agree on the offset.
+
+    >>> _fits([5_000_000, 5_000_010, 9_000_000]), _fits([5_000_000, 5_700_000, 4_100_000])
+    (True, False)
+    """
+    return _scatter(differences) <= FITS_NS
+
+
+def _scatter(differences: Sequence[int]) -> float:
+    middle = median_low(differences)
+    return median(abs(difference - middle) for difference in differences)
 
 
 def _step_trace(path: Path | None, sink: Sink) -> StepTrace:
@@ -103,9 +124,21 @@ def _by_operators(trace: StepTrace, sink: Sink) -> list[int]:
     windows: dict[str, list[int]] = {}
     for window in sorted(trace.windows, key=lambda window: window.start):
         windows.setdefault(_short(window.name), []).append(window.start)
-    # A truncated timeline lacks the last executions, so counting starts at the first.
-    pairs = (zip(windows[name], starts, strict=False) for name, starts in found.items())
-    return [start - shown for pair in pairs for start, shown in pair]
+    # A truncated timeline lacks the last executions, a step trace at times the first.
+    from_first = _differences(windows, found)
+    if not from_first or _fits(from_first):
+        return from_first
+    from_last = _differences(_reversed(windows), _reversed(found))
+    return min(from_first, from_last, key=_scatter)
+
+
+def _differences(windows: Mapping[str, Sequence[int]], shown: Mapping[str, Sequence[int]]) -> list[int]:
+    pairs = (zip(windows[name], starts, strict=False) for name, starts in shown.items())
+    return [start - begin for pair in pairs for start, begin in pair]
+
+
+def _reversed(starts: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+    return {name: each[::-1] for name, each in starts.items()}
 
 
 def _short(name: str) -> str:

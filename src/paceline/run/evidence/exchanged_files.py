@@ -68,19 +68,21 @@ def exchanged_links(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
 
 
 def mutual_strangers(mine: Moments, stated: Moments) -> list[int]:
-    """Pairs of ranks with each other's moments in all steps that they share, and with their own in none.
+    """Pairs of ranks with each other's moments in all steps in which they have not their own.
 
     >>> mutual_strangers({0: {1: 10_000}, 1: {1: 90_000}, 2: {1: 50_000}}, {0: {1: 90_100}, 1: {1: 10_100}, 2: {1: 50_100}})
     [0, 1]
     >>> mutual_strangers({0: {1: 10_000}, 1: {1: 90_000}}, {0: {1: 90_100}, 1: {1: 70_000}})
     []
+    >>> mutual_strangers({0: {1: 10_000, 2: 60_000}, 1: {1: 90_000}}, {0: {1: 90_100, 2: 60_100}, 1: {1: 10_100}})
+    [0, 1]
     """
-    strangers = [rank for rank in mine if not _agree(mine[rank], stated.get(rank, {}), any_step=True)]
-    if len(strangers) > MOST_COMPARED:
+    strange = {rank: _differing(moments, stated.get(rank, {})) for rank, moments in mine.items()}
+    strange = {rank: moments for rank, moments in strange.items() if moments}
+    if len(strange) > MOST_COMPARED:
         return []
     owners = {
-        rank: {other for other in strangers if other != rank and _agree(mine[rank], stated[other])}
-        for rank in strangers
+        rank: {other for other in strange if other != rank and _agree(strange[rank], stated[other])} for rank in strange
     }
     return sorted(rank for rank, found in owners.items() if any(rank in owners[other] for other in found))
 
@@ -93,10 +95,15 @@ def _exchanged(connection: duckdb.DuckDBPyConnection, query: str) -> list[int]:
     return mutual_strangers(mine, stated)
 
 
-def _agree(mine: Mapping[int, int], stated: Mapping[int, int], *, any_step: bool = False) -> bool:
-    """Whether the moments are equal in all steps that both have, or in any."""
-    equal = [abs(mine[step] - stated[step]) <= EQUAL_NS for step in mine.keys() & stated.keys()]
-    return any(equal) if any_step else bool(equal) and all(equal)
+def _differing(mine: Mapping[int, int], stated: Mapping[int, int]) -> dict[int, int]:
+    """Moments of the steps in which the other file states another one."""
+    return {step: moment for step, moment in mine.items() if step in stated and abs(moment - stated[step]) > EQUAL_NS}
+
+
+def _agree(mine: Mapping[int, int], stated: Mapping[int, int]) -> bool:
+    """Whether the moments are equal in all steps that both have."""
+    shared = mine.keys() & stated.keys()
+    return bool(shared) and all(abs(mine[step] - stated[step]) <= EQUAL_NS for step in shared)
 
 
 def _misplaced(group: str, sources: Mapping[int, int], places: Mapping[tuple[str, int], int]) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 
 from paceline.core.schema import TABLES
-from paceline.run.evidence.exchanged_files import exchanged_links, exchanged_times
+from paceline.run.evidence.exchanged_files import exchanged_links, exchanged_times, mutual_strangers
 
 RANKS = range(2)
 
@@ -50,6 +50,21 @@ def test_files_of_one_rank_tell_of_the_same_moments() -> None:
     assert times(timeline=(1, 0)) == [(0, 1)]
     assert times(collectives=(1, 0)) == [(0, 1)]
     assert times(collectives=(1, 1)) == [], "not both ways: what was measured may differ"
+
+
+def test_files_of_one_step_that_changed_places_are_noticed() -> None:
+    mine = {rank: {step: 1_000_000 * rank + 50_000_000 * step for step in range(4)} for rank in range(3)}
+    stated = {rank: dict(steps) for rank, steps in mine.items()}
+    assert mutual_strangers(mine, stated) == []
+    stated[0][2], stated[1][2] = mine[1][2], mine[0][2]
+    assert mutual_strangers(mine, stated) == [0, 1]
+
+
+def test_ranks_that_start_together_are_no_strangers_because_all_files_differ() -> None:
+    """A file that states every moment 5 µs later than the other file of its rank is not another rank's."""
+    mine = {rank: {step: 1_000 * rank + 50_000_000 * step for step in range(4)} for rank in range(3)}
+    stated = {rank: {step: moment + 5_000 for step, moment in steps.items()} for rank, steps in mine.items()}
+    assert mutual_strangers(mine, stated) == []
 
 
 def links(begin_at: tuple[int, ...], indices: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
