@@ -56,7 +56,10 @@ def reconcile_clocks(connection: duckdb.DuckDBPyConnection, collectives: int) ->
     gaps = []
     if displaced := displaced_steps(late):
         steps = ", ".join(map(str, sorted({step for steps in displaced.values() for step in steps})[:4]))
-        message = f"collectives of step {steps} begin when the other members have left them (or end before): files of two ranks are mixed up"
+        message = (
+            f"collectives of step {steps} begin when the other members have left them (or end before): "
+            "files of two ranks are mixed up"
+        )
         gaps.append(EvidenceGap("conflict", tuple(sorted(displaced)), message))
     offsets = connection.execute(
         "SELECT rank, host, clock.clock_offset FROM clock JOIN ranks USING (rank) WHERE host IS NOT NULL"
