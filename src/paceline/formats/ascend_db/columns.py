@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.core.errors import FormatError
+from paceline.formats.ascend_db.pages import PageError
 from paceline.formats.units import scaled_decimal
 
 Column = NDArray[Any]
@@ -68,18 +69,81 @@ class StringIds:
             known, keeps = self.known, self.keeps_text
             texts = [value if keeps and isinstance(value, str) else known.get(value) for value in ids.tolist()]
             return objects([None if text is None else change(text) for text in texts])
-        table = np.full(max(self.known, default=-1) + 3, None, dtype=object)
+        table = self._table
         positions: Column = np.clip(np.ma.filled(ids, -1), -1, len(table) - 2) + 1
+        if change is _same:
+            return table[positions]
+        changed = np.full(len(table), None, dtype=object)
         used = np.zeros(len(table), dtype=np.bool_)
         used[positions] = True
         for position in np.flatnonzero(used).tolist():
-            text = self.known.get(position - 1)
-            table[position] = None if text is None else change(text)
-        return table[positions]
+            text = table[position]
+            changed[position] = None if text is None else change(text)
+        return changed[positions]
+
+    @cached_property
+    def _table(self) -> Column:
+        """Texts by 1 + id; the first and the last are None."""
+        table = np.full(max(self.known, default=-1) + 3, None, dtype=object)
+        table[np.fromiter(self.known, dtype=np.int64, count=len(self.known)) + 1] = objects(list(self.known.values()))
+        return table
 
     @cached_property
     def _positional(self) -> bool:
         return all(type(key) is int and 0 <= key < _TABLE_SIZE for key in self.known)
+
+
+@dataclass(frozen=True)
+class KeyedRows:
+    """Rows of a table that others are joined to by a number."""
+
+    keys: Column
+    """In ascending order."""
+    columns: dict[str, Column]
+
+    @classmethod
+    def of(cls, keys: Column, columns: dict[str, Column]) -> KeyedRows:
+        """A number that is unknown has no row; one that two rows have is a PageError."""
+        known = np.flatnonzero(~np.ma.getmaskarray(keys))
+        values = np.ma.getdata(keys)[known].astype(np.int64)
+        if not (np.diff(values) > 0).all():
+            order = np.argsort(values, kind="stable")
+            known, values = known[order], values[order]
+            if (np.diff(values) == 0).any():
+                raise PageError("a row has several partners")
+        if len(known) == len(keys) and (np.diff(known) > 0).all():
+            return cls(values, columns)
+        return cls(values, {name: column[known] for name, column in columns.items()})
+
+    def joined(self, own: dict[str, Column], keys: Column, *, required: bool) -> dict[str, Column]:
+        """These columns and their own, in the rows that have a partner or in all."""
+        values, known = np.ma.getdata(keys), ~np.ma.getmaskarray(keys)
+        if not len(self.keys):
+            rows, found = np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=np.bool_)
+        else:
+            rows = self._rows(values)
+            found = (self.keys[rows] == values) & known
+        if required:
+            rows, own = rows[found], {name: column[found] for name, column in own.items()}
+            return own | {name: column[rows].astype(np.int64) for name, column in self.columns.items()}
+        if not len(self.keys):
+            return own | {name: unknown(len(values)) for name in self.columns}
+        return own | {
+            name: column[rows].astype(np.int64) if found.all() else _masked_where(~found, column[rows])
+            for name, column in self.columns.items()
+        }
+
+    def _rows(self, values: Column) -> Column:
+        """Where each number is or would be."""
+        first, last, count = int(self.keys[0]), int(self.keys[-1]), len(self.keys)
+        within: Column = np.clip(values, first, last)
+        if last - first + 1 == count:  # without a gap
+            return within - first
+        return np.searchsorted(self.keys, within)
+
+
+def _masked_where(missing: Column, values: Column) -> Column:
+    return np.ma.masked_array(np.ma.getdata(values).astype(np.int64), mask=missing | np.ma.getmaskarray(values))
 
 
 def durations(starts: Column, ends: Column) -> Column:

@@ -22,7 +22,7 @@ import numpy as np
 
 from paceline.core.collective_names import hccl_sequence, op_of
 from paceline.formats.ascend_db.columns import Column, StringIds, durations, otherwise, scaled_column
-from paceline.formats.ascend_db.database import Database, as_text, open_database
+from paceline.formats.ascend_db.database import Database, Join, as_text, open_database
 from paceline.formats.ascend_db.steps import step_number, step_windows
 from paceline.formats.ascend_db.tables import group_of
 from paceline.formats.base import Sink
@@ -168,8 +168,13 @@ def _bandwidth(sums: Database) -> _Bandwidth:
             sums.any(f"{table}.{column}") for column in ("transit_size", "package_size", "count", "total_duration")
         ]
         for keys, transports, *rest in _keyed(sums, table, f"transport_type, {', '.join(numbers)}"):
-            return _Bandwidth(keys, [as_text(transport).upper() for transport in transports], *rest)
+            return _Bandwidth(keys, _upper(transports), *rest)
     return _Bandwidth([], [], (), (), (), ())
+
+
+def _upper(names: Sequence[Any]) -> list[str]:
+    changed = {name: as_text(name).upper() for name in set(names)}
+    return [changed[name] for name in names]
 
 
 def _moved(sums: Database, bandwidth: _Bandwidth) -> dict[Key, int]:
@@ -268,9 +273,13 @@ def _keyed(sums: Database, table: str, values: str) -> Iterator[tuple[Any, ...]]
 
 @lru_cache(maxsize=65536, typed=True)
 def _key(recorded: Any, name: Any, group: Any, has_steps: bool) -> Key:
-    number = step_number(recorded) if has_steps else None
-    plain, _, suffix = as_text(name).partition("@")
-    return number, plain, group_of(suffix or (None if group is None else as_text(group)))
+    number = _step_number(recorded) if has_steps else None
+    plain, _, suffix = (name if isinstance(name, str) else as_text(name)).partition("@")
+    return number, plain, _group_of(suffix or (None if group is None else as_text(group)))
+
+
+_step_number = lru_cache(maxsize=1024, typed=True)(step_number)
+_group_of = lru_cache(maxsize=1024)(group_of)
 
 
 def _add_rows(sink: Sink, table: str, rows: list[dict[str, Any]]) -> None:
@@ -313,7 +322,7 @@ def _stage_small_tasks(database: Database, sink: Sink) -> None:
     numbers = [f"{info}.{column}" for column in ("opId", "planeId", "srcRank", "dstRank", "size")]
     texts = [f"{info}.{column}" for column in ("taskType", "transportType", "linkType")]
     for start, end, op, plane, source, target, size, kinds, transport, link in database.timed_columns(
-        f"{info} JOIN TASK ON TASK.globalTaskId = {info}.globalTaskId", ["TASK.startNs", "TASK.endNs", *numbers], texts
+        "TASK", ["TASK.startNs", "TASK.endNs", *numbers], texts, Join(info, "globalTaskId")
     ):
         tasks, times = otherwise(names.of(kinds, _task_kind), ""), durations(start, end)
         columns = (op, plane, tasks, start, times, source, target, transports.of(transport), links.of(link), size)

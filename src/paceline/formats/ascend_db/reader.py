@@ -52,6 +52,8 @@ _COMPARED = (
     "COMMUNICATION_TASK_INFO",
 )
 """Tables that a rank has if its peers do. OVERLAP_ANALYSIS is none: viewers add it to what they open."""
+_SHARE = 1 / 8
+"""Of a database that one section reads."""
 _RECORDED = {"TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API", "STEP_TIME", "MSTX_EVENTS"}
 
 
@@ -281,21 +283,21 @@ def _sections(recording: _DatabaseRecording) -> Iterator[RecordingSection]:
     paths = (main.path if main else None, sums.path if sums else None)
     assert recording.rank is not None
     if tables & {"StepTraceTime", "STEP_TIME", "TASK"}:
-        yield RecordingSection("steps", frozenset({"steps"}), both, partial(read_steps, *paths))
+        yield RecordingSection("steps", frozenset({"steps"}), both, partial(read_steps, *paths), _SHARE)
     if tables & {"CommAnalyzerTime", "COMMUNICATION_OP"}:
         yield RecordingSection(
-            "collectives", frozenset({"collectives", "packets"}), both, partial(read_collectives, *paths)
+            "collectives", frozenset({"collectives", "packets"}), both, partial(read_collectives, *paths), _SHARE
         )
     if tables & {"CommAnalyzerMatrix", "COMMUNICATION_TASK_INFO"}:
-        yield RecordingSection("links", frozenset({"transfers"}), both, partial(read_links, *paths))
+        yield RecordingSection("links", frozenset({"transfers"}), both, partial(read_links, *paths), _SHARE)
     if main is None:
         return
     yield RecordingSection(
-        "identity", frozenset({"ranks", "groups"}), (main,), partial(read_identity, main.path, recording.rank)
+        "identity", frozenset({"ranks", "groups"}), (main,), partial(read_identity, main.path, recording.rank), _SHARE
     )
     for name, made, needed, read in _MAIN_SECTIONS:
         if tables & needed:
-            yield RecordingSection(name, frozenset(made), (main,), partial(read, main.path))
+            yield RecordingSection(name, frozenset(made), (main,), partial(read, main.path), _SHARE)
 
 
 _MAIN_SECTIONS = (

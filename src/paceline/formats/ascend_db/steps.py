@@ -8,7 +8,6 @@ OVERLAP_ANALYSIS, or from the tasks, clipped to the step:
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -18,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from paceline.core.collective_names import op_of
-from paceline.formats.ascend_db.database import Database, open_database
+from paceline.formats.ascend_db.columns import Column
+from paceline.formats.ascend_db.database import Database, Join, open_database
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.step_marks import LOADING, StepSpan, waited_for_input
 from paceline.formats.step_split import NO_SPANS, DeviceWork, Spans, clip, length, merge_spans, split_step
@@ -82,8 +82,9 @@ def _loading(database: Database) -> list[StepSpan]:
     """When torch's DataLoader was asked for a batch."""
     if not database.has("PYTORCH_API", "name", "startNs", "endNs") or not database.has("STRING_IDS", "id", "value"):
         return []
-    where = "name IN (SELECT id FROM STRING_IDS WHERE substr(value, 1, ?) = ?)"
-    spans = _spans(database, "PYTORCH_API", where, [len(LOADING), LOADING])
+    known = database.names("PYTORCH_API.name").known
+    loading = [key for key, name in known.items() if isinstance(key, int) and name.startswith(LOADING)]
+    spans = _spans(database, "PYTORCH_API", "name", loading) if loading else NO_SPANS
     return [StepSpan(start, end) for start, end in spans.T.tolist()]
 
 
@@ -137,28 +138,43 @@ def _computed(
 
 def _device_work(database: Database) -> DeviceWork:
     if database.has("OVERLAP_ANALYSIS", "startNs", "endNs", "type"):
-        overlap = "OVERLAP_ANALYSIS", "type = ?"
-        return DeviceWork(_spans(database, *overlap, [0]), _spans(database, *overlap, [1]))
-    computing = "globalTaskId IN (SELECT globalTaskId FROM COMPUTE_TASK_INFO)"
+        return DeviceWork(
+            _spans(database, "OVERLAP_ANALYSIS", "type", [0]), _spans(database, "OVERLAP_ANALYSIS", "type", [1])
+        )
     known = database.has("COMPUTE_TASK_INFO", "globalTaskId") and database.has("TASK", "globalTaskId")
-    return DeviceWork(_spans(database, "TASK", computing) if known else NO_SPANS, _spans(database, "COMMUNICATION_OP"))
+    computing = Join("COMPUTE_TASK_INFO", "globalTaskId")
+    return DeviceWork(
+        _spans(database, "TASK", join=computing) if known else NO_SPANS, _spans(database, "COMMUNICATION_OP")
+    )
 
 
 def _received(database: Database) -> Spans:
     """Receives, which wait for a neighbouring pipeline stage: Ascend calls them the bubble."""
     known = database.names("COMMUNICATION_OP.opName").known
     receives = [key for key, name in known.items() if isinstance(key, int) and op_of(name) == "receive"]
-    # As one JSON parameter: SQLite limits the number of parameters.
-    return _spans(database, "COMMUNICATION_OP", "opName IN (SELECT value FROM json_each(?))", [json.dumps(receives)])
+    return _spans(database, "COMMUNICATION_OP", "opName", receives) if receives else NO_SPANS
 
 
-def _spans(database: Database, table: str, where: str = "true", parameters: Sequence[object] = ()) -> Spans:
+def _spans(
+    database: Database, table: str, column: str | None = None, values: Sequence[int] = (), join: Join | None = None
+) -> Spans:
+    """When something of a table ran, or of its rows with these values."""
     if not database.has(table, "startNs", "endNs"):
         return NO_SPANS
     times = (f"{table}.startNs", f"{table}.endNs")
     # Merging chunk by chunk keeps memory small: millions of tasks form few intervals.
     merged = NO_SPANS
-    for starts, ends in database.timed_columns(table, times, where=where, parameters=parameters):
+    for starts, ends, *others in database.timed_columns(table, times, [f"{table}.{column}"] if column else [], join):
         spans = np.stack([np.ma.getdata(starts), np.ma.filled(ends, -1)])
-        merged = merge_spans(np.concatenate([merged, spans[:, spans[1] >= spans[0]]], axis=1))
+        chosen = spans[1] >= spans[0]
+        if column:
+            chosen &= _is_one_of(others[0], values)
+        merged = merge_spans(np.concatenate([merged, spans[:, chosen]], axis=1))
     return merged
+
+
+def _is_one_of(column: Column, values: Sequence[int]) -> Column:
+    if column.dtype != object:
+        return np.isin(np.ma.getdata(column), values) & ~np.ma.getmaskarray(column)
+    wanted = set(values)
+    return np.array([isinstance(value, int) and value in wanted for value in column.tolist()], dtype=np.bool_)

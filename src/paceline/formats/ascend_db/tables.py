@@ -22,7 +22,7 @@ from paceline.formats.ascend_db.columns import (
     otherwise,
     sum_calls,
 )
-from paceline.formats.ascend_db.database import Database, as_text, open_database
+from paceline.formats.ascend_db.database import Database, Join, as_text, open_database
 from paceline.formats.ascend_db.steps import step_windows
 from paceline.formats.base import Sink
 from paceline.formats.parallel_groups import add_groups, decode_groups
@@ -165,10 +165,10 @@ def _add_computing(database: Database, windows: StepWindows, sink: Sink) -> None
         for column in ("name", "opType", "taskType", "inputShapes", "inputDataTypes", "outputShapes")
     ]
     names = database.names(*texts)
-    source = "TASK JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId"
+    info = Join("COMPUTE_TASK_INFO", "globalTaskId")
     numbers = ("TASK.startNs", "TASK.endNs", "TASK.streamId", "COMPUTE_TASK_INFO.waitNs")
     for start, end, stream, wait, name, kind, core, shapes, types, out in database.timed_columns(
-        source, numbers, texts
+        "TASK", numbers, texts, info
     ):
         sink.add(
             "kernels",
@@ -347,11 +347,11 @@ def _counter_name(table: str, series: str, unit: int | None, mode: str) -> str:
 
 def _add_task_events(database: Database, sink: Sink) -> None:
     joins = database.has("COMPUTE_TASK_INFO", "globalTaskId", "name") and database.has("TASK", "globalTaskId")
-    join = " LEFT JOIN COMPUTE_TASK_INFO ON COMPUTE_TASK_INFO.globalTaskId = TASK.globalTaskId" if joins else ""
+    join = Join("COMPUTE_TASK_INFO", "globalTaskId", required=False) if joins else None
     texts = ("COMPUTE_TASK_INFO.name" if joins else _NOTHING, "TASK.taskType")
     names = database.names("COMPUTE_TASK_INFO.name", "TASK.taskType")
     numbers = ("TASK.startNs", "TASK.endNs", "TASK.streamId", "TASK.depth")
-    for start, end, stream, depth, ids, kinds in database.timed_columns(f"TASK{join}", numbers, texts):
+    for start, end, stream, depth, ids, kinds in database.timed_columns("TASK", numbers, texts, join):
         categories = names.of(kinds)
         sink.add(
             "events",

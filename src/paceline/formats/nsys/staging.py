@@ -122,9 +122,8 @@ def stage_report(database: Database, process: int | None, sink: Sink) -> None:
         if database.has(source.table, "start", "end", source.name, source.thread):
             track = _ON_DEVICE if source.device else _ON_HOST
             _stage_names(database, source, sink)
-            for rows in _numbers(database, source, process):
-                columns = dict(zip(_COLUMNS, rows.T, strict=True))
-                sink.connection.register("report_rows", {name: np.ascontiguousarray(x) for name, x in columns.items()})
+            for columns in _numbers(database, source, process):
+                sink.connection.register("report_rows", columns)
                 sink.connection.execute(_STAGE.format(name=_NAMES[source.table], track=track, category=source.category))
                 sink.connection.unregister("report_rows")
             sink.connection.execute("DROP TABLE report_names")
@@ -132,33 +131,29 @@ def stage_report(database: Database, process: int | None, sink: Sink) -> None:
     _stage_track_names(database, sink)
 
 
-_COLUMNS = ("start", "stop", "process", "thread", "name", "correlation", "stream", "device", "bytes")
-
-
-def _numbers(database: Database, source: _Source, process: int | None) -> Iterator[NDArray[np.int64]]:
-    table = source.table
-    optional = (source.correlation, source.stream, source.device, source.bytes)
-    columns = [
-        "start",
-        '"end"',
-        f"coalesce({_process(database, table, source.process)}, 0)",
-        source.thread,
-        source.name,
-        *(_or_unknown(database, table, column) for column in optional),
-    ]
-    picked = ", ".join(f"CAST({column} AS INTEGER)" for column in columns)
-    chosen = [f"typeof(start) = 'integer' AND typeof(\"end\") = 'integer' AND {source.name} IS NOT NULL"]
-    parameters: list[int] = []
-    if process is not None and database.has(table, source.process):
-        chosen.append(f"{_process(database, table, source.process)} = ?")
-        parameters.append(process)
-    cursor = database.connection.execute(f"SELECT {picked} FROM {table} WHERE {' AND '.join(chosen)}", parameters)
-    while rows := cursor.fetchmany(_CHUNK):
-        yield np.array(rows, dtype=np.int64)
-
-
-def _or_unknown(database: Database, table: str, column: str | None) -> str:
-    return f"coalesce({column}, {UNKNOWN})" if column and database.has(table, column) else str(UNKNOWN)
+def _numbers(database: Database, source: _Source, process: int | None) -> Iterator[dict[str, NDArray[np.int64]]]:
+    """Rows that began, ended and have a name, of one process."""
+    wanted = {
+        "start": "start",
+        "stop": "end",
+        "process": source.process,
+        "thread": source.thread,
+        "name": source.name,
+        "correlation": source.correlation,
+        "stream": source.stream,
+        "device": source.device,
+        "bytes": source.bytes,
+    }
+    of_one = process is not None and database.has(source.table, source.process)
+    for columns in database.columns_of(source.table, [f"{source.table}.{column}" for column in wanted.values()]):
+        found = dict(zip(wanted, columns, strict=True))
+        chosen = ~np.logical_or.reduce([np.ma.getmaskarray(found[name]) for name in ("start", "stop", "name")])
+        rows = {name: np.ma.filled(column, UNKNOWN)[chosen] for name, column in found.items()}
+        rows["process"] = np.where(rows["process"] == UNKNOWN, 0, rows["process"] >> PROCESS_BITS << PROCESS_BITS)
+        if of_one:
+            of_process = rows["process"] == process
+            rows = {name: column[of_process] for name, column in rows.items()}
+        yield rows
 
 
 def _process(database: Database, table: str, column: str) -> str:

@@ -31,6 +31,8 @@ from paceline.storage.file_tree import Tree
 
 MEMORY_LIMIT = "512MB"
 BUFFERED_ROWS = 500_000
+OWN_FILE_ROWS = 100_000
+"""Rows that are written to a file of their own: inserting them into a table first takes as long as writing them."""
 LARGE_SECTION = 4 << 20
 """Bytes; query results of larger sections get Parquet files of their own."""
 
@@ -193,11 +195,14 @@ class BatchSink:
         self._buffered_rows[table] = 0
         if not chunks:
             return
-        self._create(TABLES[table])
         staged = _with_validity(_joined(chunks))
         self.connection.register("staged", staged)
         chosen = ", ".join(_staged_column(name, staged) for name in staged if not name.startswith(_VALID))
-        self.connection.execute(f"INSERT INTO {_stored(table)} BY NAME SELECT {chosen} FROM staged")
+        if len(staged["_unit"]) >= OWN_FILE_ROWS:
+            self._copy(table, _typed(TABLES[table], f"SELECT {chosen} FROM staged"))
+        else:
+            self._create(TABLES[table])
+            self.connection.execute(f"INSERT INTO {_stored(table)} BY NAME SELECT {chosen} FROM staged")
         self.connection.unregister("staged")
 
     def _create(self, table: TableSchema) -> None:
@@ -272,6 +277,11 @@ def _array(kind: str, values: Values | Any, length: int) -> NDArray[Any]:
     if kind == "VARCHAR":
         return np.array(values, dtype=object)
     dtype: Any = {"BIGINT": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}[kind]
+    if kind == "BIGINT":
+        try:
+            return np.array(values, dtype=dtype)
+        except TypeError:
+            pass  # some are None
     mask = np.fromiter((value is None for value in values), dtype=np.bool_, count=length)
     if not mask.any():
         return np.array(values, dtype=dtype)
