@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.comm_events import Bools, CommEvents, Ints
+from paceline.metrics.comm_events import PEER_TO_PEER, Bools, CommEvents, Ints
 
 Floats = NDArray[np.float64]
 
@@ -13,13 +13,15 @@ Floats = NDArray[np.float64]
 def place_codes(events: CommEvents, step: Ints) -> Ints:
     """One number per (kind of operator, how many members, which group of that kind, which of them in this step).
 
-    The same on ranks that run one program, in whatever order its events came to start.
+    The same on ranks that run one program, in whatever order its events came to start. A message has two members, also
+    where the recording lacks one side of it: else those behind it would count as one place earlier.
     """
     numbers: dict[object, int] = {}
     group_key = np.array([numbers.setdefault(name, len(numbers)) for name in events.group_key.tolist()], dtype=np.int64)
     ops: dict[object, int] = {}
     op = np.array([ops.setdefault(str(name), len(ops)) for name in events.op.tolist()], dtype=np.int64)
-    kind = _joint(op, events.members[events.instance])
+    message = np.isin(events.op.astype(str), PEER_TO_PEER)
+    kind = _joint(op, np.where(message, 2, events.members[events.instance]))
     kind_here = _joint(events.rank, kind)
     group = _numbered(kind_here, _joint(kind_here, group_key))
     turn = _turns(_joint(events.rank, step, kind, group))

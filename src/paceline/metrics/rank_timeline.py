@@ -227,8 +227,12 @@ class _TimelineBuilder:
         shown.settle_messages(self.side_stream, self.covered, recorded)
 
     def _spread_queues(self) -> None:
-        shown = SideStreams(self.events, self.is_end, self._place_codes, self.step)
-        shown.spread(self.side_stream)
+        """Ranks that came last did not queue: what they started behind an event that others queued at, did queue there."""
+        queued = self.side_stream.copy()
+        SideStreams(self.events, self.is_end, self._place_codes, self.step).spread(self.side_stream)
+        for _, rows in self._by_rank():
+            if (self.side_stream[rows] & ~queued[rows]).any():
+                self._mark_queued(rows)
 
     def _share_overlap(self, rank: int, rows: Ints, streams: set[object]) -> None:
         """The computing beside the critical-stream events: as recorded, else the overlap of each step, earliest first."""
