@@ -9,7 +9,8 @@ from paceline.core.schema import INPUT_WAIT
 from paceline.diagnosis.context import DiagnosisContext, Floats
 from paceline.diagnosis.rule_finding import RuleFinding
 from paceline.diagnosis.rules.idle import NOT_LAUNCHING, idle_by_cause
-from paceline.diagnosis.rules.one_off import one_off_stall, returns_regularly
+from paceline.diagnosis.rules.one_off import one_off_stall
+from paceline.diagnosis.time_pattern import returns_regularly
 from paceline.metrics.idle_causes import idle_calls
 from paceline.metrics.peers import nan_median
 from paceline.replay.fixes import reduce_self_time

@@ -7,11 +7,12 @@ import numpy as np
 from paceline.core.schema import INPUT_WAIT
 from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext, Floats
-from paceline.diagnosis.finding import Subject
+from paceline.diagnosis.finding import Subject, When
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
 from paceline.diagnosis.rules.common_stalls import common_pauses
 from paceline.diagnosis.rules.idle import NOT_LAUNCHING, idle_by_cause, idle_outside_input
+from paceline.diagnosis.time_pattern import time_pattern
 from paceline.metrics.idle_causes import idle_calls
 from paceline.metrics.peers import nan_median
 from paceline.replay.fixes import reduce_self_time, start_steps_earlier
@@ -46,6 +47,7 @@ def input_bound(context: DiagnosisContext) -> list[RuleFinding]:
             ),
             gain=context.mean_gain(start_steps_earlier(context.replay, context.replay.costs, less)),
             confidence=_input_confidence(wait, share, context),
+            when=_late_steps(wait, context),
             amount=amount,
             evidence=(MeasuredValue("input_wait", round(time, 3), unit="ms_per_step"),),
         )
@@ -83,6 +85,13 @@ def host_bound(context: DiagnosisContext) -> list[RuleFinding]:
             evidence=(MeasuredValue("idle_between_kernels", round(time, 3), unit="ms_per_step"),),
         )
     ]
+
+
+def _late_steps(wait: Floats, context: DiagnosisContext) -> When | None:
+    """Steps in which ranks wait more than half as long as in those in which they wait longest."""
+    means = nan_median(np.nan_to_num(wait).T)
+    late = means > 0.5 * float(np.quantile(means, 0.9))
+    return time_pattern(late.tolist(), context.timeline.steps.tolist())
 
 
 def _input_confidence(wait: Floats, share: Floats, context: DiagnosisContext) -> float:

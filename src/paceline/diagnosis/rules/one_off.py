@@ -8,6 +8,7 @@ from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Severity, Subject
 from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, Quantity, RuleFinding
+from paceline.diagnosis.time_pattern import returns_regularly, time_pattern
 from paceline.replay.replay import Costs
 
 OUTLIER_SHARE = 0.1
@@ -35,6 +36,7 @@ def one_off_stall(
         float(np.mean(context.replay.base.step_times)) / 1e6,
         tuple(int(step) for step in context.timeline.steps[columns]),
     )
+    stalled = np.isin(np.arange(len(context.timeline.steps)), columns)
     returns = returns_regularly(columns, len(context.timeline.steps)) and _enough_alike(context, columns)
     return RuleFinding(
         id="periodic-stall" if returns else "one-off-stall",
@@ -42,23 +44,12 @@ def one_off_stall(
         gain=PredictedGain(mean, mean - lost / len(context.timeline.steps), fixed),
         confidence=_confidence(context, columns, 1e6 * lost / len(columns)),
         chronic=False,
+        when=time_pattern(stalled.tolist(), context.timeline.steps.tolist()),
         amount=Quantity(lost, "ms"),
         detail=Quantity(columns[1] - columns[0], "") if returns else None,
         evidence=(MeasuredValue("step_time", round(measured, 3), round(context.step_ms, 3), "ms"),),
         min_severity=min_severity,
     )
-
-
-def returns_regularly(columns: list[int], steps: int) -> bool:
-    """Whether these are every k-th of the steps, k of at least 2.
-
-    >>> returns_regularly([1, 3, 5], 6), returns_regularly([1, 3, 5], 8), returns_regularly([2], 6)
-    (True, False, False)
-    """
-    if len(columns) < 2:
-        return False
-    every = columns[1] - columns[0]
-    return every >= 2 and columns[0] < every and columns == list(range(columns[0], steps, every))
 
 
 def _enough_alike(context: DiagnosisContext, columns: list[int]) -> bool:
