@@ -89,6 +89,8 @@ class Timeline:
     """ns before each event that neither work nor a dependency explains, and that no replay keeps; empty = not told."""
     computed: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """ns of `work` during which kernels are known to compute; -1 = not recorded; empty = of no event."""
+    beside: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """ns during each event in which its rank is known to compute; -1 = not recorded; empty = of no event."""
     level: Level = "collectives"
     """The finest the dependencies were built of."""
 
@@ -193,6 +195,7 @@ class _TimelineBuilder:
             place=self._place_codes,
             self_time_until=self.self_time_until,
             computed=self._computed(),
+            beside=np.where(np.isin(self.events.rank, list(self.tracks)), self.covered, -1),
             level="kernels" if len(self.tracks) == len(self.bounds.ranks) else "collectives",
         )
 
