@@ -196,8 +196,8 @@ def _contention_within_groups(
         during = np.where(np.isnan(known), beside[rows], known > MOSTLY_BESIDE)
         without = np.where(np.isnan(known), ~beside[rows], known < HARDLY_BESIDE)
         if during.sum() >= 4 and without.sum() >= 4:
-            _, once = np.unique(events.instance[rows], return_index=True)
-            once = np.isin(np.arange(len(rows)), once)
+            _, first = np.unique(events.instance[rows], return_index=True)
+            once = np.isin(np.arange(len(rows)), first)
             found.append(_Compared(rows[during], rate[during & once], rate[without & once]))
     slow = [each for each in found if each.ratio < CONTENTION_SHARE]
     if len(slow) <= len(found) / 2:
