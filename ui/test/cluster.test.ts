@@ -19,6 +19,7 @@ const finding = (subject: Partial<Finding["subject"]>): Finding => ({
   severity: "high",
   confidence: 1,
   chronic: true,
+  when: null,
   gain: { step_ms_now: 1, step_ms_fixed: 1, percent: 0, speedup: 1 },
   title: "",
   evidence: [],

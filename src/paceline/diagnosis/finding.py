@@ -61,6 +61,21 @@ class Evidence(msgspec.Struct, frozen=True):
     """value / peers - 1; null for shares and counts, and where there are no peers."""
 
 
+Pattern = Literal["always", "since", "grows", "until", "every", "some", "once"]
+
+
+class When(msgspec.Struct, frozen=True):
+    """In which steps something shows."""
+
+    pattern: Pattern
+    """always; since or until a step; grows: since a step, and more and more; every `every`-th step; some; once."""
+    steps: tuple[int, ...]
+    """Those in which it shows."""
+    of: int
+    """How many steps were looked at."""
+    every: int | None = None
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that slows the run."""
 
@@ -70,6 +85,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """0 to 1."""
     chronic: bool
     """True: it happens in most steps; false: only in the steps that the subject names."""
+    when: When | None = None
+    """The time pattern; null where it was not examined."""
     subject: Subject
     gain: Gain
     title: str

@@ -14,6 +14,8 @@ from paceline.diagnosis.rule_finding import Examination, MeasuredValue, Predicte
 
 _MOST_NAMED = 8
 _MOST_STEPS = 6
+_NAME_STEPS = ("one-off-stall", "periodic-stall")
+"""Findings whose title names the steps."""
 
 
 def in_words(examination: Examination, language: Language) -> Diagnosis:
@@ -42,6 +44,7 @@ def finding_in_words(finding: RuleFinding, language: Language, platform: frozens
         severity=finding.severity,
         confidence=finding.confidence,
         chronic=finding.chronic,
+        when=finding.when,
         subject=finding.subject,
         gain=_gain(finding.gain),
         title=title(finding, language),
@@ -62,7 +65,17 @@ def title(finding: RuleFinding, language: Language) -> str:
         steps=_step_names(subject, language),
     )
     # A space divides figures from Chinese words; a full-width bracket needs none.
-    return filled.replace("） ", "）")
+    return filled.replace("） ", "）") + _when(finding, language)
+
+
+def _when(finding: RuleFinding, language: Language) -> str:
+    """The time pattern as the end of a title; nothing where it is always so, or where the title names the steps."""
+    when = finding.when
+    if when is None or when.pattern == "always" or finding.id in _NAME_STEPS:
+        return ""
+    first, last = when.steps[0], when.steps[-1]
+    shown = {"step": last if when.pattern == "until" else first, "every": when.every}
+    return text(f"diagnosis.when.{when.pattern}", language, **shown, slow=len(when.steps), all=when.of)
 
 
 def _subject_name(finding: RuleFinding, subject: Subject, language: Language) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from paceline.diagnosis.finding import SEVERITIES, RunFacts, Severity, StudyNumbers, Subject
+from paceline.diagnosis.finding import SEVERITIES, RunFacts, Severity, StudyNumbers, Subject, When
 from paceline.diagnosis.knowledge import KnowledgeEntry
 from paceline.metrics.timeline.rank_timeline import Level
 from paceline.replay.prediction import Prediction
@@ -80,6 +80,8 @@ class RuleFinding:
     gain: PredictedGain
     confidence: float
     chronic: bool = True
+    when: When | None = None
+    """The time pattern, where it was examined."""
     amount: Quantity | None = None
     detail: Quantity | str | None = None
     """A second value of the title; a text only where it is quoted from the recording."""

@@ -10,7 +10,8 @@ means R, T there:
     more      extra less the median extra of the fast half: what excess over the reference (metrics/peers.py) is made of
 
 so a rank that takes longer for the same rows is slow, and one that takes longer for more rows is not. Where kernels have no
-shapes, what ranks send in an all-to-all stands for rows, and the work before it for time: experts send back what they computed.
+shapes, what ranks send or get in an all-to-all stands for rows, and the work before it for time, at the places of the program
+where one goes with the other: experts send back what they computed.
 """
 
 from __future__ import annotations
@@ -95,7 +96,13 @@ def uneven_payload(line: Timeline, rank_rows: Sequence[int]) -> UnevenWork | Non
         np.divide(values, means[place], out=np.ones(len(place)), where=kept)
         for values, means in ((size, mean_size), (time, mean_time))
     )
-    if not kept.any() or not _follows(over_rows, over_time, kept):
+    if not _follows(over_rows, over_time, kept):
+        # What experts get is as uneven as what they send back, but only before the latter they have computed it.
+        at = line.place[chosen]
+        kept &= np.isin(
+            at, [each for each in np.unique(at[kept]) if _follows(over_rows, over_time, kept & (at == each))]
+        )
+    if not kept.any():
         return None
     ranks = events.ranks[events.rank[chosen]].astype(np.float64)
     peers = events.ranks[list(rank_rows)].tolist()

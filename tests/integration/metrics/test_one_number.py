@@ -56,7 +56,6 @@ ASKED = {
     "input-bound": "input-bound:3",
     "host-bound": "host-bound",
     "jitter": "jitter::0.15",
-    "periodic-stall": "periodic-stall::3",
     "comm-exposed": "comm-exposed",
 }
 """How a fault is asked for, where its name alone is not enough to be found in so small a cluster."""

@@ -27,12 +27,20 @@ def test_a_save_on_all_ranks_returns_and_is_nobodys_fault() -> None:
     assert finding.gain.step_ms_fixed == pytest.approx(100) and finding.gain.percent == pytest.approx(25)
 
 
+def test_every_second_step_is_a_pause_too() -> None:
+    context = cluster([0, 100, 0, 100, 0, 100]).context()
+    [finding] = common_stalls(context)
+    assert (finding.id, finding.subject.steps, finding.confidence) == ("periodic-stall", (2, 4, 6), 0.88)
+    assert finding.gain.step_ms_fixed == pytest.approx(100)
+
+
 @pytest.mark.parametrize(
     "small",
     [
         cluster([0, 0, 100, 0, 0, 100, 0, 0, 100], ranks=2),  # the others wait for two
         cluster([0, 0, 100, 0, 0, 100, 0, 0, 100], waits=True),  # input is late
-        cluster([0, 100, 0, 100, 0, 100]),  # as often as not
+        cluster([0, 100, 100, 0, 0, 100]),  # as often as not
+        cluster([0, 100, 0, 100, 0, 100, 0, 0]),  # not up to the end
         cluster([100, 0, 0, 0, 0, 0]),  # the profiler starts
         cluster([0, 0, 9, 0, 0, 0]),
         cluster([0, 0, 100]),  # too few steps to know what is usual

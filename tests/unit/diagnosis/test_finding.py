@@ -21,6 +21,7 @@ from paceline.diagnosis.finding import (
     StepTimes,
     StudyNumbers,
     Subject,
+    When,
     WorkerSlowdown,
     decode_diagnosis,
 )
@@ -86,6 +87,7 @@ def test_another_file_is_refused_by_name(content: bytes) -> None:
         STUDY,
         STUDY.workers[0],
         LossPart(cause="input", ms=1, fixable=True),
+        When("every", (2, 4), 4, 2),
     ],
     ids=lambda struct: type(struct).__name__,
 )
@@ -97,7 +99,7 @@ def test_nothing_can_be_changed_afterwards(struct: msgspec.Struct) -> None:
 
 def test_every_struct_is_tested_above() -> None:
     found = [each for _, each in inspect.getmembers(structs, inspect.isclass) if issubclass(each, msgspec.Struct)]
-    assert len(found) == 12
+    assert len(found) == 13
 
 
 def test_the_many_fields_of_a_finding_are_named() -> None:

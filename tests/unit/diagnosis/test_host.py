@@ -70,6 +70,22 @@ def test_input_that_is_late_in_some_steps_counts_as_much_as_it_costs(waits: list
     assert bool(input_bound(made.context())) is is_found
 
 
+@pytest.mark.parametrize(("exposed", "is_found"), [(25, False), (5, True)])
+def test_free_time_that_holds_late_input_is_not_counted_again(exposed: int, is_found: bool) -> None:
+    """A step of 100 ms with 55 of computing: `free` ends where the next step begins, or holds its preparing."""
+    made = cluster(computing=55, exposed=exposed, free=20, preparing=20, data_wait=19)
+    assert bool(host_bound(made.context())) is is_found
+
+
+def test_pauses_of_all_ranks_are_not_slow_launching() -> None:
+    made = SmallCluster(2)
+    for pause in (0, 40, 0, 40, 0, 40):
+        made.work([90 + pause] * 2)
+        made.meet([0, 1], 10)
+        made.end_step(computing=85, free=5 + pause, data_wait=0)
+    assert not host_bound(made.context())
+
+
 def test_idle_between_kernels() -> None:
     [finding] = host_bound(cluster(computing=70, free=20, data_wait=5).context())
     assert (finding.id, finding.confidence) == ("host-bound", 0.92)  # 10 of 10: ranks × steps

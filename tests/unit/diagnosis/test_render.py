@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from paceline.core.i18n import Language
-from paceline.diagnosis.finding import DirectedLink, Evidence, Gain, RunFacts, StepTimes, Subject
+from paceline.diagnosis.finding import DirectedLink, Evidence, Gain, RunFacts, StepTimes, Subject, When
 from paceline.diagnosis.knowledge import EntryText, KnowledgeEntry, load_entry
 from paceline.diagnosis.render import finding_in_words, in_words, title, who
 from paceline.diagnosis.rule_finding import Examination, MeasuredValue, PredictedGain, Quantity, RuleFinding
@@ -97,6 +97,26 @@ def test_whom_a_finding_is_about(subject: dict[str, Any], en: str, zh: str) -> N
 )
 def test_titles(found: RuleFinding, language: Language, expected: str) -> None:
     assert title(found, language) == expected
+
+
+@pytest.mark.parametrize(
+    ("when", "en", "zh"),
+    [
+        (When("always", (1, 2), 2), "", ""),
+        (When("since", (3, 4), 4), ", since step 3", "，自第 3 步起"),
+        (When("grows", (3, 4), 4), ", more and more since step 3", "，自第 3 步起逐渐加重"),
+        (When("until", (1, 2), 4), ", until step 2", "，至第 2 步为止"),
+        (When("every", (2, 4), 4, 2), ", every 2 steps", "，每 2 步一次"),
+        (When("some", (2, 3, 7), 9), ", in 3 of 9 steps", "，9 步中有 3 步"),
+        (When("once", (2,), 9), ", in step 2 only", "，仅在第 2 步"),
+    ],
+)
+def test_a_title_says_in_which_steps(when: When, en: str, zh: str) -> None:
+    for language, expected in (("en", en), ("zh", zh)):
+        found = finding(amount=Quantity(20, "%"), when=when)
+        assert title(found, language) == title(finding(amount=Quantity(20, "%")), language) + expected  # type: ignore[arg-type]
+    stall = finding("one-off-stall", subject=Subject(ranks=(3,), steps=(7,)), amount=Quantity(50, "ms"), when=when)
+    assert title(stall, "en") == "Rank 3 stalled for 50 ms in step 7"
 
 
 def test_everything_people_see_of_a_finding_is_rounded_and_in_their_language() -> None:

@@ -104,5 +104,19 @@ def test_what_is_sent_stands_for_rows() -> None:
     assert uneven.extra == pytest.approx({0: -20 * MS, 1: 20 * MS})
 
 
+def test_what_goes_out_to_experts_is_not_what_was_computed_before_it() -> None:
+    """As uneven as what comes back, behind work that is the same on both ranks: only what comes back tells."""
+    cluster = SmallCluster(2)
+    for _ in range(3):
+        for times in ((40, 40), (10, 30)):
+            cluster.work(times)
+            cluster.meet([0, 1], 1, op="all_to_all")
+            for row, size in zip(cluster.collectives[-2:], (100, 300), strict=True):
+                row["bytes"] = size
+        cluster.end_step()
+    uneven = uneven_payload(cluster.context().timeline, (0, 1))
+    assert uneven is not None and uneven.extra == pytest.approx({0: -10 * MS, 1: 10 * MS})
+
+
 def test_equal_payloads_and_slow_ranks_are_not_uneven_work() -> None:
     assert exchange([(10, 30), (10, 30)], [(200, 200), (200, 200)]) is None

@@ -135,6 +135,8 @@ export interface Finding {
   confidence: number;
   /** True: it happens in most steps; false: only in the steps that the subject names. */
   chronic: boolean;
+  /** The time pattern; null where it was not examined. */
+  when: When | null;
   subject: Subject;
   gain: Gain;
   title: string;
@@ -454,6 +456,17 @@ export interface WhatIfAnswer {
   path: PathTimes;
   /** Ranks that decide the new step time, the largest share first. */
   holders: CriticalRank[];
+}
+
+/** In which steps something shows. */
+export interface When {
+  /** always; since or until a step; grows: since a step, and more and more; every `every`-th step; some; once. */
+  pattern: "always" | "every" | "grows" | "once" | "since" | "some" | "until";
+  /** Those in which it shows. */
+  steps: number[];
+  /** How many steps were looked at. */
+  of: number;
+  every: number | null;
 }
 
 /** How much of the slowdown one worker alone could cause. */

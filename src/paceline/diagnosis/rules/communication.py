@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.diagnosis.confidence import agreement, nearer
+from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
@@ -28,10 +28,13 @@ CONTENTION_SHARE = 0.85
 """Transfers during computing that reach less than this share of their speed without it compete with it."""
 MOSTLY_COMPUTING = 0.6
 """A group communicates during computing when at least this share of its large transfers does."""
+MOSTLY_BESIDE, HARDLY_BESIDE = 0.5, 0.1
+"""A transfer runs during computing, or without it, where its members compute for more or less than this share of it."""
 LARGE_BYTES = 1_000_000
 """Bytes from which bandwidth decides, not latency."""
 
 Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
 EXPOSED_SHARE = 0.03
 """Exposed gradient communication is reported from this share of the step on."""
 OVERLAPPED_SHARE = 0.3
@@ -183,25 +186,60 @@ def _contention_within_groups(
 ) -> list[RuleFinding]:
     """The same collective in the same group, during computing and without it."""
     events = context.timeline.events
-    slow: list[int] = []
-    reached, alone, compared = [], [], 0
+    share = _computing_share(context)
+    found: list[_Compared] = []
     for chosen in rows_of.values():
         rows = np.array(chosen, dtype=np.int64)
         rows = rows[events.transfer[events.instance[rows]] > 0]
         rate = events.bytes[rows] / events.transfer[events.instance[rows]]
-        if beside[rows].sum() < 4 or (~beside[rows]).sum() < 4:
-            continue
-        compared += 1
-        apart = float(np.median(rate[~beside[rows]]))
-        if float(np.median(rate[beside[rows]])) < CONTENTION_SHARE * apart:
-            slow += rows[beside[rows]].tolist()
-            reached.append(float(np.median(rate[beside[rows]])))
-            alone.append(apart)
-    if len(reached) <= compared / 2:
+        known = share[events.instance[rows]]
+        during = np.where(np.isnan(known), beside[rows], known > MOSTLY_BESIDE)
+        without = np.where(np.isnan(known), ~beside[rows], known < HARDLY_BESIDE)
+        if during.sum() >= 4 and without.sum() >= 4:
+            _, first = np.unique(events.instance[rows], return_index=True)
+            once = np.isin(np.arange(len(rows)), first)
+            found.append(_Compared(rows[during], rate[during & once], rate[without & once]))
+    slow = [each for each in found if each.ratio < CONTENTION_SHARE]
+    if len(slow) <= len(found) / 2:
         return []
-    rows = np.array(slow, dtype=np.int64)
-    sure = agreement(len(reached), compared)
-    return [_contention_finding(context, "", rows, float(np.median(reached)), float(np.median(alone)), sure)]
+    reached = float(np.median([np.median(each.during) for each in slow]))
+    alone = float(np.median([np.median(each.without) for each in slow]))
+    rows = np.concatenate([each.rows for each in slow])
+    return [_contention_finding(context, "", rows, reached, alone, _contention_confidence(found, reached / alone))]
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Transfers of one group: the rows of those during computing, and GB/s of each collective during it and without."""
+
+    rows: Rows
+    during: Floats
+    without: Floats
+
+    @property
+    def ratio(self) -> float:
+        return float(np.median(self.during) / np.median(self.without))
+
+
+def _contention_confidence(compared: list[_Compared], ratio: float) -> float:
+    """Over collectives: as slow as claimed during computing, as fast as is usual for their group without."""
+    during, without = (
+        np.concatenate([getattr(each, name) / np.median(each.without) for each in compared])
+        for name in ("during", "without")
+    )
+    return nearer(without, during, at=1.0, normal=ratio)
+
+
+def _computing_share(context: DiagnosisContext) -> Floats:
+    """Of each collective: the share of its members' time in which they compute; nan where that was not recorded."""
+    line, events = context.timeline, context.timeline.events
+    share = np.full(events.instances, np.nan)
+    if len(line.beside):
+        unknown = np.bincount(events.instance, line.beside < 0, minlength=events.instances) > 0
+        computed = np.bincount(events.instance, line.beside, minlength=events.instances)
+        stayed = np.bincount(events.instance, events.duration, minlength=events.instances)
+        share = np.where(unknown, np.nan, computed / np.maximum(1, stayed))
+    return share
 
 
 def _contention_finding(

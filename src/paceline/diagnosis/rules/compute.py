@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from paceline.core.schema import INPUT_WAIT
 from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext
-from paceline.diagnosis.finding import Subject
+from paceline.diagnosis.finding import Subject, When
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, Quantity, RuleFinding, slow_steps
 from paceline.diagnosis.rules.idle import idle_outside_input
+from paceline.diagnosis.time_pattern import time_pattern
 from paceline.metrics.operators import OperatorTime, host_operators_against_peers, kernels_against_peers
 from paceline.metrics.peers import nan_median
 from paceline.metrics.rank_performance import median_place
@@ -195,6 +196,7 @@ def _rank_finding(context: DiagnosisContext, culprits: list[Culprit]) -> RuleFin
         ),
         gain=_gain(context, rank_rows),
         confidence=_confidence(context, rank_rows),
+        when=_when(context, rank_rows),
         amount=_amount(context, culprits),
         detail=Quantity(frequency.peers_mhz, "MHz", ",.0f") if frequency else None,
         evidence=(*_operator_evidence(culprits), *_evidence(context, rank_rows, _worst(context, rank_rows))),
@@ -242,6 +244,7 @@ def _host_finding(context: DiagnosisContext, host: str, rank_rows: list[int]) ->
         subject=Subject(ranks=context.global_ranks(rank_rows), hosts=(host,)),
         gain=_gain(context, rank_rows),
         confidence=_confidence(context, rank_rows),
+        when=_when(context, rank_rows),
         amount=Quantity(100 * float(context.excess.per_rank[middle]), "%"),
         evidence=_evidence(context, rank_rows, middle),
         min_severity="low",  # slower than its peers, even if others hide it today
@@ -259,6 +262,12 @@ def _slow_steps(context: DiagnosisContext, rank_rows: list[int]) -> NDArray[np.b
     relative, usual = context.excess.relative[rank_rows], context.excess.per_rank[rank_rows]
     slow = np.nan_to_num(relative, nan=np.inf) > usual[:, None] / 2
     return np.asarray(slow.mean(axis=0) >= 0.5)
+
+
+def _when(context: DiagnosisContext, rank_rows: list[int]) -> When | None:
+    """In which steps these ranks are slow, and whether more and more."""
+    amounts = nan_median(context.excess.relative[rank_rows].T)
+    return time_pattern(_slow_steps(context, rank_rows).tolist(), context.timeline.steps.tolist(), amounts)
 
 
 def _confidence(context: DiagnosisContext, rank_rows: list[int]) -> float:

@@ -7,11 +7,13 @@ import numpy as np
 from paceline.core.schema import INPUT_WAIT
 from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext, Floats
-from paceline.diagnosis.finding import Subject
+from paceline.diagnosis.finding import Subject, When
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding
-from paceline.diagnosis.rules.idle import idle_by_cause, idle_outside_input
-from paceline.metrics.idle_causes import IdleCause, idle_calls
+from paceline.diagnosis.rules.common_stalls import common_pauses
+from paceline.diagnosis.rules.idle import NOT_LAUNCHING, idle_by_cause, idle_outside_input
+from paceline.diagnosis.time_pattern import time_pattern
+from paceline.metrics.idle_causes import idle_calls
 from paceline.metrics.peers import nan_median
 from paceline.replay.fixes import reduce_self_time, start_steps_earlier
 
@@ -21,8 +23,6 @@ CPU_SHARE = 0.03
 AFFECTED_QUANTILE = 0.25
 """Quantile over ranks: at least three quarters of them must be affected; single ranks are found by rules/compute.py."""
 MEMORY_SHARE = 0.5
-NOT_LAUNCHING: tuple[IdleCause, ...] = ("memory", "blocking", "start")
-"""Idle time in such calls is not the host launching too slowly."""
 NORMAL_START_SHARE = 0.005
 """Share of a step that its start takes in a healthy run."""
 
@@ -47,6 +47,7 @@ def input_bound(context: DiagnosisContext) -> list[RuleFinding]:
             ),
             gain=context.mean_gain(start_steps_earlier(context.replay, context.replay.costs, less)),
             confidence=_input_confidence(wait, share, context),
+            when=_late_steps(wait, context),
             amount=amount,
             evidence=(MeasuredValue("input_wait", round(time, 3), unit="ms_per_step"),),
         )
@@ -60,13 +61,14 @@ def host_bound(context: DiagnosisContext) -> list[RuleFinding]:
         return []
     explained = idle_by_cause(context, idle_calls(context.run, context.performance.steps.tolist()), NOT_LAUNCHING)
     gaps = np.maximum(0, idle_outside_input(context) - explained)
+    gaps[:, common_pauses(context)] = np.nan  # a finding of their own
     share = nan_median(gaps / (context.step_ms * 1e6)) if context.step_ms else np.zeros(0)
     share = share[~np.isnan(share)]
     if not len(share) or float(np.quantile(share, AFFECTED_QUANTILE)) < FREE_SHARE:
         return []
     if _memory_explains(context, gaps):
         return []
-    less = np.maximum(0, gaps - 0.015 * context.step_ms * 1e6)
+    less = np.maximum(0, np.nan_to_num(gaps) - 0.015 * context.step_ms * 1e6)
     amount, time = _mean_part(context, "free")
     time = max(0.0, time - float(explained.mean()) / 1e6)
     amount = Quantity(100 * time / float(context.performance.cluster_mean.numbers["duration"][0]), "%")
@@ -83,6 +85,13 @@ def host_bound(context: DiagnosisContext) -> list[RuleFinding]:
             evidence=(MeasuredValue("idle_between_kernels", round(time, 3), unit="ms_per_step"),),
         )
     ]
+
+
+def _late_steps(wait: Floats, context: DiagnosisContext) -> When | None:
+    """Steps in which ranks wait more than half as long as in those in which they wait longest."""
+    means = nan_median(np.nan_to_num(wait).T)
+    late = means > 0.5 * float(np.quantile(means, 0.9))
+    return time_pattern(late.tolist(), context.timeline.steps.tolist())
 
 
 def _input_confidence(wait: Floats, share: Floats, context: DiagnosisContext) -> float:

@@ -21,6 +21,8 @@ from paceline.replay.fixes import reduce_self_time
 LEAST_SHARE = 0.03
 """Of the step: what may be left without a word (see docs/diagnosis.md)."""
 MOST_NAMED = 3
+NOT_LAUNCHING: tuple[IdleCause, ...] = ("memory", "blocking", "start")
+"""Idle time in such calls is not the host launching too slowly."""
 
 
 @rule(priority=85)
@@ -48,12 +50,14 @@ def idle_by_cause(context: DiagnosisContext, calls: Sequence[IdleCall], causes: 
 def idle_outside_input(context: DiagnosisContext) -> Floats:
     """ns, ranks × steps, nan where unknown: the device does nothing, and not because input is late.
 
-    Where both input and the time before the first device work were recorded, the first is part of the second, and the
-    recording's `free` begins behind it.
+    Where both input and the time before the first device work were recorded, the first is part of the second. Some
+    recordings' `free` begins behind it, that of others holds it: never is more idle than the step leaves.
     """
     free, begin = context.matrix("free"), np.nan_to_num(context.matrix(INPUT_WAIT))
     before = context.matrix("preparing") - context.matrix("data_wait")
-    return np.where(np.isnan(before), free - begin, free + np.maximum(0.0, before))
+    busy = context.matrix("computing") + context.matrix("exposed")
+    left = np.maximum(0.0, context.matrix("duration") - busy - begin)
+    return np.where(np.isnan(before), free - begin, np.fmin(free + np.maximum(0.0, before), left))
 
 
 def _held_up(context: DiagnosisContext, id: str, cause: IdleCause, calls: Sequence[IdleCall]) -> RuleFinding | None:

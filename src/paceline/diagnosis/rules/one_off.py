@@ -8,6 +8,7 @@ from paceline.diagnosis.confidence import nearer
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Severity, Subject
 from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, Quantity, RuleFinding
+from paceline.diagnosis.time_pattern import returns_regularly, time_pattern
 from paceline.replay.replay import Costs
 
 OUTLIER_SHARE = 0.1
@@ -35,13 +36,15 @@ def one_off_stall(
         float(np.mean(context.replay.base.step_times)) / 1e6,
         tuple(int(step) for step in context.timeline.steps[columns]),
     )
-    returns = _returns_regularly(columns, context)
+    stalled = np.isin(np.arange(len(context.timeline.steps)), columns)
+    returns = returns_regularly(columns, len(context.timeline.steps)) and _enough_alike(context, columns)
     return RuleFinding(
         id="periodic-stall" if returns else "one-off-stall",
         subject=Subject(ranks=context.global_ranks(rank_rows), hosts=context.hosts_of(rank_rows), steps=steps),
         gain=PredictedGain(mean, mean - lost / len(context.timeline.steps), fixed),
         confidence=_confidence(context, columns, 1e6 * lost / len(columns)),
         chronic=False,
+        when=time_pattern(stalled.tolist(), context.timeline.steps.tolist()),
         amount=Quantity(lost, "ms"),
         detail=Quantity(columns[1] - columns[0], "") if returns else None,
         evidence=(MeasuredValue("step_time", round(measured, 3), round(context.step_ms, 3), "ms"),),
@@ -49,21 +52,18 @@ def one_off_stall(
     )
 
 
-def _returns_regularly(columns: list[int], context: DiagnosisContext) -> bool:
-    """Whether it struck every k-th step of the recording, k of at least 2; twice only if both took about as long."""
-    if len(columns) < 2:
-        return False
-    every = columns[1] - columns[0]
-    regular = columns == list(range(columns[0], len(context.timeline.steps), every)) and columns[0] < every
-    times = context.replay.measured.step_times[columns] - context.step_ms * 1e6
-    alike = float(np.min(times)) >= ALIKE_SHARE * float(np.max(times))
-    return every >= 2 and regular and (len(columns) > 2 or alike)
+def _enough_alike(context: DiagnosisContext, columns: list[int]) -> bool:
+    """What struck twice returns only if both took about as long."""
+    times = context.replay.measured.step_times[columns] - np.min(context.replay.measured.step_times)
+    return len(columns) > 2 or float(np.min(times)) >= ALIKE_SHARE * float(np.max(times))
 
 
 def _confidence(context: DiagnosisContext, columns: list[int], lost: float) -> float:
-    """Over steps: these are longer than the typical one by what was lost in each, ns, and the others are not."""
-    times, typical = context.replay.measured.step_times, context.step_ms * 1e6
-    return nearer(times[columns], np.delete(times, columns), at=typical + lost, normal=typical)
+    """Over steps: these are longer than typical others by what was lost in each, ns, and the others are not."""
+    times = context.replay.measured.step_times
+    others = np.delete(times, columns)
+    typical = float(np.median(others)) if len(others) else context.step_ms * 1e6
+    return nearer(times[columns], others, at=typical + lost, normal=typical)
 
 
 def one_off_transfers(context: DiagnosisContext) -> list[RuleFinding]:

@@ -16,6 +16,7 @@ from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding, slow_steps
 from paceline.diagnosis.rules.common_stalls import common_stalls
 from paceline.diagnosis.rules.communication import gradient_groups
+from paceline.diagnosis.rules.host import input_bound
 from paceline.diagnosis.rules.one_off import one_off_stall, one_off_transfers
 from paceline.metrics.host_vs_workload import work_differs
 from paceline.metrics.peers import nan_median
@@ -73,6 +74,8 @@ def _stalls(context: DiagnosisContext) -> list[RuleFinding]:
     ]
     slow = same_work & _both_parts_longer(context, over)
     late = _late_input(context)
+    if input_bound(context):  # that of a rank comes later than that of others now and then: the same finding
+        found = [stall for stall in found if not late[stall[1]][:, stall[2]].all()]
 
     def with_cause(stall: RuleFinding, rank_rows: list[int], columns: list[int]) -> RuleFinding:
         if len(columns) < FEWEST_SLOW_STEPS:

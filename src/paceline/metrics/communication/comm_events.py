@@ -258,8 +258,8 @@ class _InstanceMatcher:
     def _pair_by_number(self, result: Ints, rows: Ints, *, combined: bool) -> Ints:
         """Pair the messages of a step from a to b: by their numbers, else in the order in which both sides began them.
 
-        Where every peer was recorded, numbers may count all messages of a rank, so that the sides differ; messages of a
-        pair keep their order.
+        Numbers may count all messages of a rank, or begin elsewhere, so that the sides differ; messages of a pair keep their
+        order. That decides where every peer was recorded, else where both sides of a message then end together.
         """
         others = {int(rank) for rank in np.unique(self.rank[rows])}
         sides: dict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
@@ -281,15 +281,21 @@ class _InstanceMatcher:
     def _message_pairs(self, sent: list[int], received: list[int], *, in_order: bool) -> list[tuple[int, int]]:
         """Rows of sends with rows of their receives, all between the same two ranks in one step."""
         numbers = [Counter(self.sequence[side].tolist()) for side in (sent, received)]
-        if in_order and numbers[0] != numbers[1] and len(sent) == len(received):
-            return list(zip(sorted(sent, key=self._begin), sorted(received, key=self._begin), strict=True))
         of_number = {int(self.sequence[row]): row for row in received}
-        return [
+        numbered = [
             (row, of_number[number])
             for row in sent
             if numbers[0][number := int(self.sequence[row])] == numbers[1][number] == 1
             and self.rank[row] != self.rank[of_number[number]]
         ]
+        if numbers[0] == numbers[1] or len(sent) != len(received):
+            return numbered
+        ordered = list(zip(sorted(sent, key=self._begin), sorted(received, key=self._begin), strict=True))
+        return ordered if in_order or self._apart(ordered) <= self._apart(numbered) else numbered
+
+    def _apart(self, pairs: list[tuple[int, int]]) -> float:
+        """How far apart both sides of a message typically end; they end together, unless sends are buffered."""
+        return float(np.median([abs(self.end[a] - self.end[b]) for a, b in pairs])) if pairs else np.inf
 
     def _begin(self, row: int) -> int:
         return int(self.start[row])

@@ -15,9 +15,10 @@ LARGEST = 1 << 62
 def place_codes(events: CommEvents, step: Ints) -> Ints:
     """One number per (kind of operator, how many members, which group of that kind, which of them in this step).
 
-    The same on ranks that run one program, in whatever order its events came to start.
+    The same on ranks that run one program, in whatever order its events came to start. A message has two members, also
+    where the recording lacks one side of it: else those behind it would count as one place earlier.
     """
-    kind = joint(events.numbered_ops[0], events.members[events.instance])
+    kind = joint(events.numbered_ops[0], np.where(events.is_message, 2, events.members[events.instance]))
     kind_here = joint(events.rank, kind)
     group = _numbered(kind_here, joint(kind_here, events.numbered_groups[0]))
     turn = _turns(joint(events.rank, step, kind, group))

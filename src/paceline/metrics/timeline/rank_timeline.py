@@ -86,6 +86,8 @@ class Timeline:
     """ns before each event that neither work nor a dependency explains, and that no replay keeps; empty = not told."""
     computed: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """ns of `work` during which kernels are known to compute; -1 = not recorded; empty = of no event."""
+    beside: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """ns during each event in which its rank is known to compute; -1 = not recorded; empty = of no event."""
     level: Level = "collectives"
     """The finest the dependencies were built of."""
 
@@ -168,6 +170,7 @@ class _TimelineBuilder(TimelineState):
             place=self.place_codes,
             self_time_until=self.self_time_until,
             computed=self._computed(),
+            beside=np.where(np.isin(self.events.rank, list(self.tracks)), self.covered, -1),
             level="kernels" if len(self.tracks) == len(self.bounds.ranks) else "collectives",
         )
 
@@ -196,8 +199,11 @@ class _TimelineBuilder(TimelineState):
         shown.settle_messages(self.side_stream, self.covered, recorded)
 
     def _spread_queues(self) -> None:
-        shown = SideStreams(self.events, self.is_end, self.place_codes, self.step)
-        shown.spread(self.side_stream)
+        """Ranks that came last did not queue: what they started behind an event that others queued at, did queue there."""
+        queued = self.side_stream.copy()
+        SideStreams(self.events, self.is_end, self.place_codes, self.step).spread(self.side_stream)
+        if (self.side_stream & ~queued).any():
+            self._mark_queued()
 
     def _share_overlap(self, rank: int, rows: Ints, streams: set[object]) -> None:
         """The computing beside the critical-stream events: as recorded, else the overlap of each step, earliest first."""

@@ -201,6 +201,21 @@ def test_numbers_that_count_all_messages_of_a_rank_are_no_numbers_of_messages() 
     ) >= {("first", "got first"), ("got second", "second")}
 
 
+@pytest.mark.parametrize(
+    ("ends", "pairs"),
+    [
+        ((10, 20, 30), {("s0", "r0"), ("s1", "r1"), ("s2", "r2")}),  # in order both sides end together
+        ((20, 30, 40), {("s1", "r0"), ("s2", "r1")}),  # by number they do: the first that came and the last are missing
+    ],
+)
+def test_of_two_ranks_that_number_from_elsewhere_messages_keep_their_order_if_they_end_together(
+    ends: tuple[int, ...], pairs: set[tuple[str, str]]
+) -> None:
+    sends = {f"s{n}": send(0, 10 * (n + 1) * MS, n) for n in range(3)}
+    receives = {f"r{n}": receive(1, end * MS, n + 1) for n, end in enumerate(ends)}
+    assert joined(sends | receives) == {tuple(sorted(pair)) for pair in pairs}
+
+
 def test_groups_are_paired_each_for_itself() -> None:
     assert joined(
         {"a": send(0, 10), "b": receive(1, 9 * MS), "c": send(0, 20, group="h"), "d": receive(2, 9 * MS, group="h")}

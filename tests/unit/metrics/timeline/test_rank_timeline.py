@@ -538,6 +538,15 @@ def test_the_rank_that_comes_last_has_the_streams_of_the_others() -> None:
     assert [blind.column("side_stream", rank)["a"] for rank in (0, 1)] == [True, True]
 
 
+def test_what_comes_last_to_a_queue_still_holds_up_what_follows_it() -> None:
+    """b queues behind a on rank 0; rank 1 comes to b later, with nothing to compute meanwhile, and c queues behind it."""
+    waits = {"a": ("dp", 30, 80), "b": ("dp", 80, 90), "c": ("dp", 90, 92)}
+    comes = {"a": ("dp", 60, 80), "b": ("dp", 84, 90), "c": ("dp", 90, 92)}
+    found = named_timeline(waits, comes, kernels=[[(0, 70)], [(0, 84)]])
+    assert [found.column("side_stream", rank)["b"] for rank in (0, 1)] == [True, True]
+    assert [found.column("after", rank)["c"] for rank in (0, 1)] == ["b", "b"]
+
+
 def test_an_event_beside_which_nobody_computes_is_waited_for_though_another_starts_inside() -> None:
     """While t is waited for, sums that were issued before it begin."""
     one = {"t": ("tp", 50, 60), "a": ("dp", 55, 85)}
