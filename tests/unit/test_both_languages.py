@@ -58,6 +58,12 @@ def test_no_chinese_page_is_left_over() -> None:
         assert path.with_name(path.name.replace(".zh.md", ".md")).is_file(), path
 
 
+def test_the_chinese_readme_leads_to_chinese_pages() -> None:
+    readme = (DOCS.parent / "README.zh.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\bdocs/([\w/-]+\.md)\b", readme))
+    assert named & set(ENGLISH) - TRANSLATED_ON_ANOTHER_BRANCH == set()
+
+
 def headings(page: str) -> list[int]:
     """The level of each."""
     return [len(marks) for marks in re.findall(r"^(#+) ", CODE.sub("", page), re.MULTILINE)]
