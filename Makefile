@@ -62,7 +62,7 @@ fuzz: $(STAMP) ## every property test with new random examples; 1,600 damaged re
 	cd benchmarks && ../$(BIN)/python -m robustness.checkpoints --count 600
 	cd benchmarks && ../$(BIN)/python -m robustness.profiles mutations --count 1000
 
-ablation: $(STAMP) ## every layout, fault and file: missing, cut, copied, renamed, exchanged; writes docs/robustness.md
+ablation: $(STAMP) ## every layout, fault and file: missing, cut, copied, renamed, exchanged; writes its table into docs/robustness*.md
 	cd benchmarks && ../$(BIN)/python -m robustness.profiles ablation --write-docs
 
 soak: $(STAMP) $(UI) ## 50,000 mixed requests to a server, aborted ones too: fails unless memory and descriptors stay flat

@@ -13,13 +13,14 @@ import random
 import shutil
 import sys
 import tempfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
 from paceline.simulate import ClusterSpec, simulate
+from robustness.ablation_page import write_pages
 from robustness.damage import ABLATIONS, MUTATIONS, class_of, link_tree, swapped
 from robustness.verdicts import GOOD, Outcome, Said, counted, judge, run_all, said_of
 
@@ -42,7 +43,6 @@ NOT_DAMAGE = frozenset({"duplicated", "byte order mark", "windows lines"})
 GOOD_OF_MUTATIONS: frozenset[Outcome] = GOOD | {"same, as sure"}
 """A changed digit or a lost line leaves the verdict right, and no trace to notice."""
 _TRUTH = ".paceline-truth.json"
-_DOCS = Path(__file__).resolve().parents[2] / "docs" / "robustness.md"
 
 
 @dataclass(frozen=True)
@@ -128,34 +128,12 @@ def _by_class(seed: Path) -> dict[str, list[str]]:
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-def table(results: Sequence[tuple[Case, Outcome, str]]) -> str:
-    """Outcomes by layout and kind, as Markdown."""
-    outcomes = [outcome for outcome in sorted(GOOD) if any(r[1] == outcome for r in results)]
-    outcomes += sorted({outcome for _, outcome, _ in results} - set(outcomes))
-    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for case, outcome, _ in results:
-        counts[case.seed.parent.name, case.kind][outcome] += 1
-    head = f"| layout | file | cases | {' | '.join(outcomes)} |\n|---|---|{'---:|' * (len(outcomes) + 1)}\n"
-    rows = [
-        f"| {layout} | {kind} | {of.total()} | {' | '.join(str(of[outcome]) for outcome in outcomes)} |\n"
-        for (layout, kind), of in sorted(counts.items())
-    ]
-    return head + "".join(rows)
-
-
 def report(results: Sequence[tuple[Case, Outcome, str]], *, accepted: frozenset[Outcome]) -> int:
     for case, outcome, detail in results:
         if outcome not in accepted:
             print(f"{outcome}: {case.seed.parent.name} {case.seed.name}: {case.file} {case.kind}: {detail}")
     print(counted([outcome for _, outcome, _ in results]))
     return int(any(outcome not in accepted for _, outcome, _ in results))
-
-
-def write_docs(text: str, results: Sequence[tuple[Case, Outcome, str]]) -> None:
-    page = _DOCS.read_text()
-    begin, end = page.index("<!-- ablation -->"), page.index("<!-- /ablation -->")
-    summary = counted([outcome for _, outcome, _ in results])
-    _DOCS.write_text(f"{page[:begin]}<!-- ablation -->\n{summary}.\n\n{text}{page[end:]}")
 
 
 def main() -> int:
@@ -191,7 +169,7 @@ def main() -> int:
                     case.seed.parent.name, case.seed.name, case.file, case.kind, outcome, detail, sep=" | ", flush=True
                 )
         if options.write_docs:
-            write_docs(table(results), results)
+            write_pages([(case.seed.parent.name, case.kind, outcome) for case, outcome, _ in results])
         return report(results, accepted=GOOD if options.what == "ablation" else GOOD_OF_MUTATIONS)
     finally:
         shutil.rmtree(directory)

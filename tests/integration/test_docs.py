@@ -29,9 +29,9 @@ def test_every_command_is_in_the_pages_of_tasks_and_has_an_example() -> None:
 
 
 def test_every_reader_is_in_the_formats_page() -> None:
-    page = (ROOT / "docs" / "formats.md").read_text()
-    for reader in readers():
-        assert f"`{reader.name}`" in page
+    for name in ("formats.md", "formats.zh.md"):
+        page = (ROOT / "docs" / name).read_text()
+        assert all(f"`{reader.name}`" in page for reader in readers())
 
 
 def test_every_decision_has_a_number_and_a_title() -> None:

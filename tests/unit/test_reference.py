@@ -66,10 +66,11 @@ def test_no_chinese_text_of_the_reference_is_left_over() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_finding_has_a_page(language: Language) -> None:
-    index = (ROOT / "docs" / "knowledge-base" / "README.md").read_text(encoding="utf-8")
+    folder, suffix = ROOT / "docs" / "knowledge-base", {"en": ".md", "zh": ".zh.md"}[language]
+    index = (folder / f"README{suffix}").read_text(encoding="utf-8")
     for entry in all_entries():
-        own = (ROOT / "docs" / "knowledge-base" / f"{entry.id}.md").read_text(encoding="utf-8")
-        title = {"en": "## English", "zh": "## 中文"}[language]
+        own = (folder / f"{entry.id}{suffix}").read_text(encoding="utf-8")
+        title = {"en": "\n## What to do\n", "zh": "\n## 处理建议\n"}[language]
         assert f"]({entry.id}.md)" in index and title in own
 
 

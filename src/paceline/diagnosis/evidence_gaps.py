@@ -34,7 +34,7 @@ WHO = frozenset({"identity", "conflict"})
 OTHER_TABLES = 0.97
 """…and where it concerns tables that findings are not built on."""
 WITHHELD = 0.25
-"""A finding that names someone is not reported with less confidence than this."""
+"""A finding that gaps leave with less confidence than this is not reported, unless a custom rule made it."""
 _MOST_DOUBTS = 3
 
 

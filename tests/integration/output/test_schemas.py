@@ -46,8 +46,9 @@ def test_the_published_schemas_are_current() -> None:
     assert on_disk == script.schemas(), "run scripts/write_schemas.py"
 
 
-def test_the_page_lists_every_document() -> None:
-    page = (ROOT / "docs" / "schemas" / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_the_page_lists_every_document(name: str) -> None:
+    page = (ROOT / "docs" / "schemas" / name).read_text(encoding="utf-8")
     assert re.findall(r"^\| \[paceline\.([a-z-]+)/1\]\(\1\.json\)", page, re.M) == list(DOCUMENTS)
 
 
