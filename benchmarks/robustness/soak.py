@@ -78,7 +78,7 @@ class Soak:
 
     def hang_up(self, place: str) -> None:
         """Send a request and close before the answer, without a farewell."""
-        with socket.create_connection(("127.0.0.1", self.port), 30) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), 600) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
             connection.sendall(f"GET /api/v1/{place} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         self.codes["aborted"] += 1
@@ -106,7 +106,7 @@ def soak(requests: int, *, clients: int, seed: int, progress: bool = False) -> S
             return found
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(600)
 
 
 def _serve(base: Path, cache: Path) -> tuple[subprocess.Popen[bytes], int]:
@@ -130,7 +130,7 @@ def _ask(found: Soak, models: Path, requests: int, clients: int, seed: int, prog
 
     def work(number: int) -> None:
         chance = random.Random(seed * 1000 + number)
-        with httpx.Client(base_url=f"http://127.0.0.1:{found.port}", timeout=120) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{found.port}", timeout=600) as client:
             while True:
                 with lock:
                     place = next(asked, None)
@@ -155,7 +155,7 @@ def _ask(found: Soak, models: Path, requests: int, clients: int, seed: int, prog
 
 def _open_runs(found: Soak) -> list[str]:
     """Ids of the runs, each read and examined."""
-    with httpx.Client(base_url=f"http://127.0.0.1:{found.port}/api/v1", timeout=120) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{found.port}/api/v1", timeout=600) as client:
         while (listed := client.get("/runs").json())["scanning"]:
             time.sleep(0.1)
         runs = [run["id"] for run in listed["runs"]]

@@ -11,6 +11,7 @@ from paceline.checkpoint import lora
 from paceline.checkpoint.checkpoint_content import Checkpoint
 from paceline.checkpoint.formats import ckpt, mindformers_v2, safetensors, torch_dcp
 from paceline.checkpoint.plan.file_plan import FilePlan, Piece, PlannedTensor
+from paceline.checkpoint.rank_copies import require_same_values
 from paceline.checkpoint.reshard import WriteOptions, WriteResult, write_files
 from paceline.checkpoint.select_step import parse_step
 from paceline.checkpoint.source_checkpoint import open_checkpoint
@@ -91,6 +92,7 @@ def convert(request: TransformRequest) -> WriteResult:
                 raise UsageError(
                     "convert cannot join the files of several ranks", hint="use paceline checkpoint transform"
                 )
+            require_same_values(source)
             return _write(_plan_full(source, output), source, request)
         return _write(_plan_converted_files(source, output), source, request)
 
@@ -109,6 +111,7 @@ def require_strategy(source: Checkpoint) -> None:
             hint="pass the strategy (paceline checkpoint strategy writes one), or a single rank's directory "
             "if it holds full weights",
         )
+    require_same_values(source)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from typing_extensions import Annotated
 
 from paceline.core.errors import UsageError
 from paceline.training.launcher.launch_plan import LaunchPlan, ShownRanks
-from paceline.training.launcher.launcher import launch as run
 from paceline.training.launcher.rank_environment import Framework
 from paceline.training.launcher.rank_placement import Nodes
 from paceline.training.session.output_tree import default_root
@@ -92,15 +91,15 @@ def launch(
         grace,
         until_input_ends,
     )
+    from paceline.training.launcher.wrapped_launch import Wrapping, launch_unwrapped, launch_wrapped, parse_inputs
+
     if not (inputs or remote_save_url or record or output_dir):
-        raise typer.Exit(run(plan))
+        raise typer.Exit(launch_unwrapped(plan))
     if plan.hosts:
         raise UsageError(
             "--input, --output-dir, --remote-save-url and --record do not work with --hosts",
             hint="start a launcher on each host, with --nodes and --node-rank",
         )
-    from paceline.training.launcher.wrapped_launch import Wrapping, launch_wrapped, parse_inputs
-
     wrapping = Wrapping(default_root(output_dir), parse_inputs(inputs or []), remote_save_url, record)
     raise typer.Exit(launch_wrapped(plan, wrapping))
 

@@ -37,12 +37,13 @@ raise SystemExit(0)
 """
 
 
-def test_a_wrapped_script_outlives_the_disk_that_holds_its_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wrapping", ["--output-dir", ""], ids=["wrapped", "plain"])
+def test_a_launched_script_outlives_the_disk_that_holds_its_log(tmp_path: Path, wrapping: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(_PRINTS)
     disk = tmp_path / "disk"
-    words = [sys.executable, "-m", "paceline", "launch", "--log-dir", f"{disk}/log", "--output-dir", f"{disk}/out"]
-    done = _on_a_small_disk(tmp_path, [*words, str(script)], {})
+    words = [sys.executable, "-m", "paceline", "launch", "--log-dir", f"{disk}/log"]
+    done = _on_a_small_disk(tmp_path, [*words, *([wrapping, f"{disk}/out"] if wrapping else []), str(script)], {})
     assert done.returncode == 0, done.stderr[-2000:]
     assert f"the disk of {disk}/log is full: what ranks printed and recorded since then is lost" in done.stderr
     assert "step 500 " in done.stdout and "trained" not in done.stdout

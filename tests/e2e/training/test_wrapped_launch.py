@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from paceline.core.errors import UsageError
 from paceline.storage.stores.open_store import open_store
 from paceline.storage.transfer.transfer import transfer
 from paceline.training.launcher.wrapped_launch import PeriodicUpload, parse_inputs, with_paths
+from support.training.running import wait_for
 
 _SCRIPT = """
 import argparse, os
@@ -91,7 +91,7 @@ def test_an_upload_target_that_is_gone_is_said_and_nothing_else(
     (tmp_path / "file").write_text("not a directory")
     upload = PeriodicUpload(tmp_path / "out", str(tmp_path / "file" / "target"), 0.05)
     upload.start()
-    time.sleep(0.3)
+    wait_for(lambda: upload._said)
     upload.finish()
     told = capsys.readouterr().err
     assert "training continues, the next upload tries again" in told

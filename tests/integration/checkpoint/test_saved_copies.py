@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from paceline.checkpoint.transform import TransformRequest, convert, transform
+from paceline.cli.main import application
 from paceline.core.errors import PacelineError
 from paceline.training import CheckpointMonitor, Monitored, OutputTree, resume_torch, torch_state
 from paceline.training.ranks import Ranks
@@ -68,6 +72,41 @@ def test_replicas_resume_on_any_number_of_ranks_with_statistics_of_their_own(
     saved = _save(tmp_path, monkeypatch, seeds=(0, 0))
     assert _equal(_resumed(tmp_path, 1, 2, monkeypatch), saved[1])
     assert _equal(_resumed(tmp_path, 2, 3, monkeypatch), saved[0])
+
+
+def _stages(where: Path, *seeds: int, dtype: str = "float32") -> Path:
+    """Ranks that each say to hold rows 0 and 1 of 4 of the same tensors, and one that holds the others."""
+    from safetensors.torch import save_file
+
+    for rank, seed in enumerate(seeds):
+        torch.manual_seed(seed)
+        tensors = {f"layers.{n}.weight": torch.randn(2, 6).to(getattr(torch, dtype)) for n in range(5)}
+        start = 0 if rank < len(seeds) - 1 else 2
+        slices = {name: [[4, 6], [start, 0]] for name in tensors}
+        (where / f"rank_{rank}").mkdir(parents=True)
+        file = where / f"rank_{rank}" / f"m_rank_{rank}-1_1.safetensors"
+        save_file(tensors, file, {"paceline.slices": json.dumps(slices)})
+    return where
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_different_tensors_of_one_name_are_joined_by_no_command(tmp_path: Path, dtype: str) -> None:
+    different = _stages(tmp_path / "different", 0, 1, 2, dtype=dtype)
+    message = r"layers\.0\.weight: ranks 0 and 1 saved different values under this name"
+    for command in (transform, convert):
+        with pytest.raises(PacelineError, match=message):
+            command(TransformRequest(str(different), str(tmp_path / "out"), format="huggingface"))
+    assert not (tmp_path / "out").exists()
+    shown = CliRunner().invoke(application(["checkpoint"]), ["checkpoint", "inspect", str(different)])
+    assert shown.exit_code == 0 and "ranks 0 and 1 saved different values" in " ".join(shown.output.split())
+    convert(TransformRequest(str(different), str(tmp_path / "files"), format="ckpt"))  # each file by itself
+    assert len(list((tmp_path / "files").rglob("*.ckpt"))) == 3
+
+
+def test_replicas_that_rounding_drove_apart_are_joined(tmp_path: Path) -> None:
+    same = _stages(tmp_path / "same", 0, 0, 2, dtype="bfloat16")
+    transform(TransformRequest(str(same), str(tmp_path / "out"), format="huggingface"))
+    assert list((tmp_path / "out").glob("*.safetensors"))
 
 
 def test_a_launcher_that_names_only_the_local_rank() -> None:

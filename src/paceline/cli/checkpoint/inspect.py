@@ -50,11 +50,15 @@ def inspect(
 
 
 def _open(place: FileListing, strategy: str | None, step: str | None) -> Checkpoint:
+    from paceline.checkpoint.rank_copies import different_values
     from paceline.checkpoint.select_step import parse_step
     from paceline.checkpoint.source_checkpoint import open_checkpoint
     from paceline.checkpoint.strategy.strategy import read_strategy
 
-    return open_checkpoint(place, read_strategy(strategy), step=parse_step(step) if step else None)
+    checkpoint = open_checkpoint(place, read_strategy(strategy), step=parse_step(step) if step else None)
+    if what := different_values(checkpoint):
+        checkpoint.notes.append(f"{what}: these files cannot be joined")
+    return checkpoint
 
 
 def _differences(checkpoint: Checkpoint, other: str, other_strategy: str | None) -> list[Difference]:

@@ -6,12 +6,11 @@ Each rank reads only the slices that it holds itself, from the files of all rank
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.checkpoint.checkpoint_content import Checkpoint
-from paceline.checkpoint.plan.read_tensor import read_tensor
+from paceline.checkpoint.plan.read_tensor import Array, read_tensor
 from paceline.checkpoint.resume.resume_point import ResumePoint, find_resume_point
 from paceline.checkpoint.source_checkpoint import open_checkpoint
 from paceline.checkpoint.tensor_files import open_listing
@@ -88,15 +87,16 @@ def _read_into(target: torch.Tensor, name: str, copies: SavedCopies, *, must_agr
     if shape != tuple(target.shape):
         raise PacelineError(f"{name} is {list(shape)} in the checkpoint and {list(target.shape)} in the model")
     if wanted.size:
-        decode = partial(_decode, _torch_dtype(checkpoint, name))
-        planned = copies.planned(name, wanted, decode, must_agree=must_agree)
-        data.copy_(decode(bytearray(read_tensor(planned, 0, planned.bytes))).reshape(wanted.shape))
+        planned = copies.planned(name, wanted, must_agree=must_agree)
+        data.copy_(
+            _decoded(read_tensor(planned, 0, planned.bytes), _torch_dtype(checkpoint, name)).reshape(wanted.shape)
+        )
 
 
-def _decode(dtype: torch.dtype, data: bytearray) -> torch.Tensor:
+def _decoded(data: Array, dtype: torch.dtype) -> torch.Tensor:
     import torch
 
-    return torch.frombuffer(data, dtype=dtype)
+    return torch.frombuffer(bytearray(data), dtype=dtype)
 
 
 def _torch_dtype(checkpoint: Checkpoint, name: str) -> torch.dtype:

@@ -11,7 +11,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,6 +43,19 @@ class Wrapping:
     """Between two uploads while the job runs."""
 
 
+def launch_unwrapped(plan: LaunchPlan) -> int:
+    """Without inputs and outputs; a full disk of its logs ends no rank either. Other hosts run a launcher of their own."""
+    if plan.hosts:
+        return launch(plan)
+    with ExitStack() as stack:
+        try:
+            environment = stack.enter_context(_startup())
+        except OSError:
+            environment = {}  # the temporary directory is full
+        stack.callback(_say_what_is_full, plan.log_dir)
+        return launch(replace(plan, env={**plan.env, **environment}))
+
+
 def launch_wrapped(plan: LaunchPlan, wrapping: Wrapping) -> int:
     """The exit code is the training's, also when files could not be uploaded: those are listed."""
     root = wrapping.output_dir.absolute()
@@ -50,8 +63,9 @@ def launch_wrapped(plan: LaunchPlan, wrapping: Wrapping) -> int:
     wanted = {name: Input(location) for name, location in wrapping.inputs.items()}
     inputs = download_inputs(wanted, input_cache_dir(), _say, _DOWNLOAD_TIMEOUT)
     command = with_paths(plan.command, inputs, root)
-    with _startup(wrapping, root) as environment:
-        env = {**plan.env, "LOCAL_DEFAULT_PATH": str(root), **environment}
+    recording = {RECORD_VARIABLE: str(root / "recording")} if wrapping.record else {}
+    with _startup() as environment:
+        env = {**plan.env, "LOCAL_DEFAULT_PATH": str(root), **environment, **recording}
         upload = PeriodicUpload(root, wrapping.remote_save_url, wrapping.upload_seconds)
         upload.start()
         try:
@@ -152,11 +166,10 @@ class PeriodicUpload:
 
 
 @contextmanager
-def _startup(wrapping: Wrapping, root: Path) -> Iterator[dict[str, str]]:
-    """Environment variables with which Python processes survive a full disk, and record their training by themselves."""
+def _startup() -> Iterator[dict[str, str]]:
+    """Environment variables with which Python processes survive a full disk, and can record their training by themselves."""
     with scratch_directory() as directory:
-        recording = {RECORD_VARIABLE: str(root / "recording")} if wrapping.record else {}
-        yield {**startup_path(directory), full_disk_output.VARIABLE: "1", **recording}
+        yield {**startup_path(directory), full_disk_output.VARIABLE: "1"}
 
 
 def _say(text: str) -> None:

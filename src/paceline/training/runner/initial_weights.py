@@ -15,9 +15,10 @@ from paceline.checkpoint.file_names import is_weights_file, step_of
 from paceline.checkpoint.formats.open_container import open_container
 from paceline.checkpoint.plan.file_plan import Piece, PlannedTensor
 from paceline.checkpoint.plan.read_tensor import read_tensor
+from paceline.checkpoint.rank_copies import require_same_values
 from paceline.checkpoint.source_checkpoint import open_checkpoint
 from paceline.checkpoint.strategy.strategy import read_strategy
-from paceline.checkpoint.tensor_files import open_listing
+from paceline.checkpoint.tensor_files import FileListing, open_listing
 from paceline.checkpoint.tensors.bf16 import as_numbers
 from paceline.checkpoint.tensors.tensor_slice import full_slice
 from paceline.core.errors import FormatError, PacelineError
@@ -52,7 +53,7 @@ class ResumeChoice(msgspec.Struct):
 def read_weights(where: str, names: Collection[str], strategy: str = "") -> Arrays:
     """Read full parameters by name from any checkpoint; only LoRA weights may be missing, which are then initialised."""
     with open_listing(where) as listing:
-        tensors = open_checkpoint(listing, read_strategy(strategy)).full_tensors()
+        tensors = _full_tensors(listing, strategy)
         missing = [name for name in names if name not in tensors and not is_lora(name)]
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -66,6 +67,12 @@ def read_weights(where: str, names: Collection[str], strategy: str = "") -> Arra
                 hint="set model.model_config.pet_config, or merge first: paceline checkpoint merge-lora",
             )
         return {name: _array(tensors[name]) for name in names if name in tensors}
+
+
+def _full_tensors(listing: FileListing, strategy: str) -> dict[str, PlannedTensor]:
+    checkpoint = open_checkpoint(listing, read_strategy(strategy))
+    require_same_values(checkpoint)
+    return checkpoint.full_tensors()
 
 
 def read_files(where: str, keys: Iterable[str]) -> Arrays:
@@ -101,7 +108,7 @@ def read_layout(choice: ResumeChoice, strategy: str) -> Arrays:
     """
     with open_listing(choice.location) as listing:
         listing.items = {key: listing.items[key] for keys in choice.files.values() for key in keys}
-        tensors = open_checkpoint(listing, read_strategy(strategy)).full_tensors()
+        tensors = _full_tensors(listing, strategy)
         return {name: _array(tensor) for name, tensor in tensors.items() if name != "rng_state"}
 
 
