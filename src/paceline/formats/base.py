@@ -54,7 +54,7 @@ class Sink(Protocol):
         """Add the rows of a SELECT with the table's column names; it may read files itself. Returns the number of rows."""
         ...
 
-    def warn(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:
+    def warn(self, message: str, *, file: Path | None = None, line: int | None = None, kind: GapKind = "odd") -> None:
         """Report something missing or odd; reading continues, and findings are less sure."""
         ...
 
@@ -70,6 +70,9 @@ class RecordingSection:
     parsed: float = 1.0
     """Share of the bytes that is parsed; far below 1 if a large file is only searched."""
 
+
+CUT_OFF = "is cut off; everything before the cut is read"
+"""What every reader says of a file that ends early."""
 
 GapKind = Literal["identity", "conflict", "lost", "cut", "missing", "counts", "disagreement", "odd"]
 """What a gap in the evidence is; see run/evidence/gap.py."""

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import paceline
+from paceline.formats.base import CUT_OFF
 from paceline.formats.kineto.reader import READER
 from paceline.storage.file_tree import walk
 from support.reader_helpers import FIXTURES, needs_fixtures, read_all, rows
@@ -377,6 +379,20 @@ def test_a_bare_list_is_torchs_unless_it_is_ascends(tmp_path: Path) -> None:
 
 
 # -- hostile input ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_cut_is_said_once(packed: bool, tmp_path: Path) -> None:
+    """Three sections read the file, and its end is looked at besides."""
+    events = [span("aten::add", "cpu_op", float(index), 1.0) for index in range(3000)]
+    whole = write(tmp_path / "rank-0.json", events).read_bytes()
+    (tmp_path / "rank-0.json").unlink()
+    name = "rank-0.json.gz" if packed else "rank-0.json"
+    content = gzip.compress(whole) if packed else whole
+    (tmp_path / name).write_bytes(content[: len(content) * 9 // 10])
+    with paceline.open(tmp_path, store=tmp_path / "store") as run:
+        run.load(["kernels", "events", "steps"])
+        assert [warning.message for warning in run.warnings if "cut" in str(warning)] == [CUT_OFF]
 
 
 def test_cut_off_files_are_read_up_to_the_cut_and_say_so(tmp_path: Path) -> None:
