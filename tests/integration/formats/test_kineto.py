@@ -378,6 +378,36 @@ def test_a_bare_list_is_torchs_unless_it_is_ascends(tmp_path: Path) -> None:
     assert rows(batch, "events", "name, start") == [("aten::add", 1_000)]
 
 
+def test_begins_and_ends_are_spans(tmp_path: Path) -> None:
+    """Chrome's other notation: nested calls of two threads; one never ends, one end has no begin."""
+
+    def mark(phase: str, time: float, name: str = "", thread: int = 1) -> dict[str, object]:
+        return {"ph": phase, "name": name, "cat": "cpu_op", "pid": 1, "tid": thread, "ts": time}
+
+    marks = [
+        mark("E", 0.5),
+        mark("B", 1, "aten::linear"),
+        mark("B", 2, "aten::mm"),
+        mark("B", 2, "aten::add", 2),
+        mark("E", 3),
+        mark("B", 3, "aten::t"),
+        mark("E", 4),
+        mark("E", 5, "aten::add", 2),
+        mark("E", 7),
+        mark("B", 8, "aten::open"),
+    ]
+    write(tmp_path / "rank-0.json", [*marks, span("aten::relu", "cpu_op", 8.0, 1.0)])
+    batch, _ = read_all(READER, tmp_path, tmp_path)
+    assert sorted(rows(batch, "events", "name, duration")) == [
+        ("aten::add", 3_000),
+        ("aten::linear", 6_000),
+        ("aten::mm", 1_000),
+        ("aten::relu", 1_000),
+        ("aten::t", 1_000),
+    ]
+    assert {name for (name,) in rows(batch, "host_calls", "name")} >= {"aten::linear", "aten::mm"}
+
+
 # -- hostile input ----------------------------------------------------------------------------------------------------
 
 

@@ -141,7 +141,13 @@ def read_staged_trace(
 def read_events(path: Path, head: TraceHead, sink: Sink) -> None:
     named = {"label": "name", "labels": "labels", "correlation": "correlation"}
     load_trace(
-        sink.connection, path, args=named, integers=_INTEGERS, phases="XMsf", whole=False, all_args=sink.wants("events")
+        sink.connection,
+        path,
+        args=named,
+        integers=_INTEGERS,
+        phases="XBEMsf",
+        whole=False,
+        all_args=sink.wants("events"),
     )
     read_staged_events(head, sink)
 
