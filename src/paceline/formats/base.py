@@ -71,6 +71,9 @@ class RecordingSection:
     """Share of the bytes that is parsed; far below 1 if a large file is only searched."""
 
 
+CUT_OFF = "is cut off; everything before the cut is read"
+"""What every reader says of a file that ends early."""
+
 GapKind = Literal["identity", "conflict", "lost", "cut", "missing", "counts", "disagreement", "odd"]
 """What a gap in the evidence is; see run/evidence/gap.py."""
 

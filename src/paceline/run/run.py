@@ -12,7 +12,7 @@ import duckdb
 from paceline.core.errors import UsageError
 from paceline.core.schema import TABLES
 from paceline.core.text_encoding import printable
-from paceline.formats.base import RankRecording
+from paceline.formats.base import CUT_OFF, RankRecording
 from paceline.formats.registry import find_recordings
 from paceline.run.checks import check_run
 from paceline.run.evidence.absent_ranks import absent_ranks
@@ -143,7 +143,7 @@ class Run:
         if self._all_warnings is None:
             found = [gap.to_warning() for gap in (*self._file_gaps.found, *self._table_gaps)]
             in_run = check_run(self.connection, self._loaded)
-            self._all_warnings = self.file_warnings + found + in_run
+            self._all_warnings = _said_once(self.file_warnings + found + in_run)
         return list(self._all_warnings)
 
     @property
@@ -305,3 +305,16 @@ def _known(name: str) -> str:
     if name not in TABLE_NAMES:
         raise UsageError(f"unknown table {name!r}", hint=f"tables: {', '.join(TABLE_NAMES)}")
     return name
+
+
+def _said_once(warnings: list[ReadWarning]) -> list[ReadWarning]:
+    """Each section that reads a file, and the check of its end, say that it was cut off."""
+    cut: set[tuple[int | None, str | None]] = set()
+    kept = []
+    for warning in warnings:
+        if warning.kind == "cut" and warning.message == CUT_OFF:
+            if (warning.rank, warning.file) in cut:
+                continue
+            cut.add((warning.rank, warning.file))
+        kept.append(warning)
+    return kept

@@ -97,10 +97,19 @@ STEP_TRACE = PagedTable(
     "-excess",
 )
 
+
+def _communication(filters: Filters) -> str:
+    """In the step asked for; else in the steps that count, or where a rank knows none of them whole, in all that it knows."""
+    alone = filters.get("step") is not None
+    found = rank_communication("step = $step") if alone else rank_communication(_STEADY, otherwise="true")
+    return f"SELECT * FROM ({found}) JOIN ranks USING (rank) WHERE {WHO}"
+
+
 COMMUNICATION = PagedTable(
     "communication",
     "Each rank's communication per step: time in collectives and messages, waiting for others, moving data; how often it "
-    "came last, and the time that blocked all others.",
+    "came last, and the time that blocked all others. Of the steps that count; where a rank knows waiting in none of them "
+    "whole, of `split_steps`, all those in which it knows any.",
     (
         *_rank_columns(),
         Column("calls", "count"),
@@ -110,8 +119,9 @@ COMMUNICATION = PagedTable(
         Column("bandwidth", "rate"),
         Column("last", "fraction"),
         *_ms("blocked_time"),
+        Column("split_steps"),
     ),
-    _of_steps(lambda chosen: f"SELECT * FROM ({rank_communication(chosen)}) JOIN ranks USING (rank) WHERE {WHO}"),
+    _communication,
     ("step", *_WHO_FILTERS),
     "-blocked_time",
 )

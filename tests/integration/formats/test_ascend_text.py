@@ -292,3 +292,51 @@ def test_a_timeline_without_overlap_analysis_gives_durations_only(tmp_path: Path
     profile(tmp_path / "in", 0, {"trace_view.json": json.dumps([mark])})
     batch, _ = read_all(READER, tmp_path / "in", tmp_path)
     assert rows(batch, "steps", "step, duration, computing, free") == [(3, 50_000, None, None)]
+
+
+def test_the_timeline_keeps_arguments_and_arrows(tmp_path: Path) -> None:
+    """An arrow may end twice, and numbers are used again; an end without a begin has no arrow."""
+
+    def arrow(phase: str, time: str, thread: int, number: object = 7) -> dict[str, object]:
+        return {
+            "ph": phase,
+            "name": "HostToDevice",
+            "cat": "HostToDevice",
+            "id": number,
+            "pid": 1,
+            "tid": thread,
+            "ts": time,
+        }
+
+    span = {
+        "ph": "X",
+        "name": "launch",
+        "pid": 1,
+        "tid": 2,
+        "ts": "1.500",
+        "dur": 1.0,
+        "args": {"Mode": "launch", "id": 7},
+    }
+    events = [
+        {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "CANN"}},
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "Thread 2"}},
+        span,
+        {"ph": "X", "name": "kernel", "tid": 3, "ts": "4.000", "dur": 2.0},
+        arrow("f", "1.000", 3),
+        arrow("s", "2.000", 2),
+        arrow("f", "4.000", 3, "7"),
+        arrow("f", "5.000", 3),
+        arrow("s", "8.000", 2),
+        arrow("f", "9.000", 3),
+    ]
+    profile(tmp_path / "in", 0, {"trace_view.json": json.dumps(events)})
+    batch, _ = read_all(READER, tmp_path / "in", tmp_path)
+    assert sorted(rows(batch, "events", "track, name, args")) == [
+        ("/3", "kernel", None),
+        ("CANN/Thread 2", "launch", '{"Mode":"launch","id":7}'),
+    ]
+    assert sorted(rows(batch, "flows", 'start_track, start, end_track, "end"')) == [
+        ("CANN/Thread 2", 2_000, "CANN/3", 4_000),
+        ("CANN/Thread 2", 2_000, "CANN/3", 5_000),
+        ("CANN/Thread 2", 8_000, "CANN/3", 9_000),
+    ]

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import paceline
+from paceline.formats.base import CUT_OFF
 from paceline.formats.kineto.reader import READER
 from paceline.storage.file_tree import walk
 from support.reader_helpers import FIXTURES, needs_fixtures, read_all, rows
@@ -376,7 +378,51 @@ def test_a_bare_list_is_torchs_unless_it_is_ascends(tmp_path: Path) -> None:
     assert rows(batch, "events", "name, start") == [("aten::add", 1_000)]
 
 
+def test_begins_and_ends_are_spans(tmp_path: Path) -> None:
+    """Chrome's other notation: nested calls of two threads; one never ends, one end has no begin."""
+
+    def mark(phase: str, time: float, name: str = "", thread: int = 1) -> dict[str, object]:
+        return {"ph": phase, "name": name, "cat": "cpu_op", "pid": 1, "tid": thread, "ts": time}
+
+    marks = [
+        mark("E", 0.5),
+        mark("B", 1, "aten::linear"),
+        mark("B", 2, "aten::mm"),
+        mark("B", 2, "aten::add", 2),
+        mark("E", 3),
+        mark("B", 3, "aten::t"),
+        mark("E", 4),
+        mark("E", 5, "aten::add", 2),
+        mark("E", 7),
+        mark("B", 8, "aten::open"),
+    ]
+    write(tmp_path / "rank-0.json", [*marks, span("aten::relu", "cpu_op", 8.0, 1.0)])
+    batch, _ = read_all(READER, tmp_path, tmp_path)
+    assert sorted(rows(batch, "events", "name, duration")) == [
+        ("aten::add", 3_000),
+        ("aten::linear", 6_000),
+        ("aten::mm", 1_000),
+        ("aten::relu", 1_000),
+        ("aten::t", 1_000),
+    ]
+    assert {name for (name,) in rows(batch, "host_calls", "name")} >= {"aten::linear", "aten::mm"}
+
+
 # -- hostile input ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_cut_is_said_once(packed: bool, tmp_path: Path) -> None:
+    """Three sections read the file, and its end is looked at besides."""
+    events = [span("aten::add", "cpu_op", float(index), 1.0) for index in range(3000)]
+    whole = write(tmp_path / "rank-0.json", events).read_bytes()
+    (tmp_path / "rank-0.json").unlink()
+    name = "rank-0.json.gz" if packed else "rank-0.json"
+    content = gzip.compress(whole) if packed else whole
+    (tmp_path / name).write_bytes(content[: len(content) * 9 // 10])
+    with paceline.open(tmp_path, store=tmp_path / "store") as run:
+        run.load(["kernels", "events", "steps"])
+        assert [warning.message for warning in run.warnings if "cut" in str(warning)] == [CUT_OFF]
 
 
 def test_cut_off_files_are_read_up_to_the_cut_and_say_so(tmp_path: Path) -> None:

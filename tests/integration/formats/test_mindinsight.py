@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 
+import paceline
+from paceline.diagnosis.hardware import default_hardware
 from paceline.formats.mindinsight.groups import PipelineShape, RecordedLinkEnds, communicators_of_ranks
 from paceline.formats.mindinsight.reader import READER
 from paceline.run.tables.batch import BatchSink
 from paceline.simulate import ClusterSpec, simulate
 from paceline.storage.file_tree import walk
+from paceline.web.paging import read_page
+from paceline.web.snapshot import make_snapshot
+from paceline.web.tables import TABLES
 from support.reader_helpers import FIXTURES, needs_fixtures, read_all, rows
 
 PROPOSE = FIXTURES / "mindinsight-tests" / "tests" / "utils" / "resource" / "cluster_propose"
@@ -180,6 +185,33 @@ def test_communication_and_waiting_add_up_to_what_mindinsight_1_3_shows(tmp_path
         steps = rows(batch, "collectives", sums, where)
         mean = [sum(values) / len(steps) for values in zip(*steps, strict=True)]
         assert mean == pytest.approx(shown["communication_info"][:2], abs=1e-3)
+
+
+@needs_fixtures
+def test_the_default_view_shows_what_mindinsight_1_3_shows_where_it_can_be_true(tmp_path: Path) -> None:
+    """Decision 173: ranks 2 and 3 know no whole step but the first; the others know four that count."""
+    with paceline.open(DERIVED, store=tmp_path) as run:
+        make_snapshot(run, tmp_path, default_hardware())
+        cursor = run.connection.cursor()
+        cursor.execute("USE web")
+        communication, phases = (
+            {
+                row[0]: dict(zip(table.names, row, strict=True))
+                for row in read_page(cursor, table, {}, sort="rank", offset=0, limit=9).rows
+            }
+            for table in (TABLES["communication"], TABLES["step-trace"])
+        )
+    for shown in _golden("1.3.0", "cluster_comm_avg.json")["communication"][2:]:
+        ours = communication[int(shown["rank_id"])]
+        assert (ours["transit"], ours["waiting"]) == pytest.approx(shown["communication_info"][:2], abs=1e-3)
+        assert ours["split_steps"] == "1, 2" and ours["time"] > ours["waiting"] + ours["transit"]
+    for rank, waiting in ((0, 267.619), (1, 267.455)):  # each of steps 2 to 5; MindInsight's mean counts a sixth of one
+        assert communication[rank]["waiting"] == pytest.approx(waiting, abs=1e-3)
+        assert communication[rank]["split_steps"] is None
+    for shown in _golden("1.3.0", "cluster_step_avg.json")["step_trace"]:
+        assert phases[int(shown["rank_id"])]["forward_backward"] == pytest.approx(
+            shown["step_trace_info"][1], rel=0.005
+        )
 
 
 @needs_fixtures

@@ -86,6 +86,11 @@ def test_sums_of_calls(calls: list[tuple[Any, int, int | None]], cut: int) -> No
     assert summed == expected
 
 
+@given(st.lists(st.one_of(st.integers(-5, 60), st.integers(-(2**63), 2**63 - 1))))
+def test_labels_of_numbers_near_and_far(values: list[int]) -> None:
+    assert labelled("Stream ", np.array(values, dtype=np.int64)).tolist() == [f"Stream {value}" for value in values]
+
+
 def test_sums_beyond_64_bits_are_refused() -> None:
     times = np.array([2**62, 2**62])
     with pytest.raises(FormatError, match="64 bits"):

@@ -156,7 +156,7 @@ def durations(starts: Column, ends: Column) -> Column:
 
 def labelled(prefix: str, numbers: Column) -> Column:
     """The prefix followed by each number; few numbers are different."""
-    different, positions = np.unique(np.ma.getdata(numbers), return_inverse=True)
+    different, positions = _distinct(np.ma.getdata(numbers))
     labels = objects([f"{prefix}{number}" for number in different.tolist()])[positions]
     labels[np.ma.getmaskarray(numbers)] = f"{prefix}None"
     return labels
@@ -237,8 +237,20 @@ def _added(one: CallSums, other: CallSums) -> CallSums:
 def _coded(column: Column) -> tuple[list[Any], Column]:
     """The different values, and which of them each value is."""
     if column.dtype != object and not np.ma.is_masked(column):
-        different, codes = np.unique(np.ma.getdata(column), return_inverse=True)
+        different, codes = _distinct(np.ma.getdata(column))
         return different.tolist(), codes
     positions: dict[Any, int] = {}
     codes = np.array([positions.setdefault(value, len(positions)) for value in column.tolist()], dtype=np.int64)
     return list(positions), codes
+
+
+def _distinct(numbers: Column) -> tuple[Column, Column]:
+    """np.unique with the inverse; without sorting where the numbers lie close together, as ids and streams do."""
+    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    if high - low >= _TABLE_SIZE:
+        different, codes = np.unique(numbers, return_inverse=True)
+        return different, codes
+    offsets = numbers - low
+    present = np.zeros(high - low + 1, dtype=np.bool_)
+    present[offsets] = True
+    return np.flatnonzero(present) + low, (np.cumsum(present) - 1)[offsets]

@@ -152,9 +152,19 @@ def _columns_of(cells: _Cells, table: StoredTable, names: Sequence[str]) -> list
     wanted = {table.columns.index(name): name for name in names if name != table.rowid}
     found: dict[str, Column] = {} if table.rowid is None else {table.rowid: cells.rowids}
     types_at, positions = cells.types, cells.bodies
+    # Rows older than a column end before its type does.
+    may_end = int((cells.bodies - cells.types).min()) <= max(wanted, default=-1)
     try:
         for column in range(max(wanted, default=-1) + 1):
-            types, sizes, types_at = _types(cells, types_at)
+            types = cells.pages.take(types_at)
+            if may_end:
+                types[types_at >= cells.bodies] = 0
+            low, high = int(types.min()), int(types.max())
+            if high >= 0x80:
+                types, sizes, types_at = _long_types(cells.pages, types, types_at)
+                may_end = True
+            else:
+                sizes, types_at = _SIZES[low] if low == high else _SIZES.take(types), types_at + 1
             if column in wanted:
                 found[wanted[column]] = _integers(cells.pages, types, positions)
             positions = positions + sizes
@@ -165,21 +175,16 @@ def _columns_of(cells: _Cells, table: StoredTable, names: Sequence[str]) -> list
     return [found[name] for name in names]
 
 
-def _types(cells: _Cells, positions: Integers) -> tuple[NDArray[np.uint8], Integers | np.int64, Integers]:
-    """Of the next column: types (a long text is _RESERVED), sizes, and where the next types lie."""
-    types = cells.pages[positions]
-    short = positions >= cells.bodies  # rows older than the column
-    if short.any():
-        types[short] = 0
-    low, high = int(types.min()), int(types.max())
-    if high < 0x80:
-        return types, _SIZES[low] if low == high else _SIZES[types], positions + 1
+def _long_types(
+    pages: NDArray[np.uint8], types: NDArray[np.uint8], positions: Integers
+) -> tuple[NDArray[np.uint8], Integers, Integers]:
+    """Types (that of a long text is _RESERVED), sizes, and where the next types lie, if some take several bytes."""
     long = np.flatnonzero(types >= 0x80)
-    numbers, behind = _varints(cells.pages, positions[long])
-    if numbers.min() < 12 or numbers.max() > len(cells.pages):
+    numbers, behind = _varints(pages, positions[long])
+    if numbers.min() < 12 or numbers.max() > len(pages):
         raise PageError("a type that does not exist, or a value on overflow pages")
     types[long] = _RESERVED
-    sizes, following = _SIZES[types], positions + 1
+    sizes, following = _SIZES.take(types), positions + 1
     sizes[long], following[long] = (numbers - 12) // 2, behind
     return types, sizes, following
 
@@ -215,17 +220,21 @@ def _cells(pages: NDArray[np.uint8], file: PageFile) -> tuple[Integers, Integers
 
 def _varints(pages: NDArray[np.uint8], positions: Integers) -> tuple[Integers, Integers]:
     """Numbers of one to nine bytes, and where they end."""
-    first = pages[positions]
-    values, ends = (first & 0x7F).astype(np.int64), positions + 1
-    rows = np.flatnonzero(first >= 0x80)
-    for length in range(2, _LONGEST_VARINT + 1):
-        if not len(rows):
-            break
-        bytes_ = pages[ends[rows]].astype(np.int64)
+    first = pages.take(positions)
+    values, ends, length = (first & 0x7F).astype(np.int64), positions + 1, 1
+    goes_on = first >= 0x80
+    while goes_on.all() and length < _LONGEST_VARINT - 1:  # most are equally long
+        following = pages.take(ends)
+        values = values << 7 | (following & 0x7F)
+        ends, length, goes_on = ends + 1, length + 1, following >= 0x80
+    rows = np.flatnonzero(goes_on)
+    while len(rows):
+        length += 1
+        bytes_ = pages.take(ends[rows]).astype(np.int64)
         last = length == _LONGEST_VARINT
         values[rows] = (values[rows] << 8) | bytes_ if last else (values[rows] << 7) | (bytes_ & 0x7F)
         ends[rows] += 1
-        rows = rows[bytes_ >= 0x80]
+        rows = rows[:0] if last else rows[bytes_ >= 0x80]
     return values, ends
 
 

@@ -170,7 +170,7 @@ _SIMPLE = (
     ("api_statistic.csv", ("host_calls",), read_api_statistic),
     ("l2_cache.csv", ("l2_cache",), read_l2_cache),
     ("data_preprocess.csv", ("kernels",), read_data_preprocess),
-    ("trace_view.json", ("events",), read_trace_view),
+    ("trace_view.json", ("events", "flows"), read_trace_view),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.rare_events import rare_events
 from paceline.formats.chrome_trace.step_marks import MarkedSpans, StepSpan, marked_spans, waited_for_input
-from paceline.formats.chrome_trace.trace_events import load_trace, trace_query
+from paceline.formats.chrome_trace.trace_events import load_trace
 from paceline.formats.csv_files import csv_rows
 from paceline.formats.step_split import DeviceWork, Spans, clip, length, merge_spans, split_step
 from paceline.formats.units import integer, ns_from_us, number
@@ -29,27 +28,50 @@ _COUNTERS = (
 )
 
 
-def read_trace_view(path: Path, sink: Sink) -> None:
-    """Rows of `events`: all spans, with tracks named after process and thread.
+_EVENTS = """
+    SELECT track, name, cat AS category, ts AS start, dur AS duration, {args} AS args
+    FROM trace_view JOIN trace_tracks USING (pid, tid) WHERE ph = 'X' AND ts IS NOT NULL
+"""
+_FLOWS = """
+    WITH ends AS (
+        SELECT ph, cat, name, id, ts, track FROM trace_view JOIN trace_tracks USING (pid, tid)
+        WHERE ph IN ('s', 'f') AND ts IS NOT NULL AND id IS NOT NULL
+    )
+    SELECT target.cat AS category, target.name, source.track AS start_track, source.ts AS start,
+           target.track AS end_track, target.ts AS "end"
+    FROM (FROM ends WHERE ph = 'f') AS target ASOF JOIN (FROM ends WHERE ph = 's') AS source
+      ON source.cat = target.cat AND source.name = target.name AND source.id = target.id AND source.ts <= target.ts
+"""
+"""Each end with the begin before it: a begin may have several ends, and numbers are used again."""
 
-    Track names are read first, so that one query without a staging table reads the spans.
-    """
+
+def read_trace_view(path: Path, sink: Sink) -> None:
+    """Rows of `events` (all spans, with tracks named after process and thread) and `flows` (arrows between them)."""
+    connection = sink.connection
+    load_trace(connection, path, table="trace_view", phases="Xsf", all_args=sink.wants("events"))
     processes, threads = _track_names(path, sink)
-    tracks = [(pid, tid, f"{processes.get(pid, pid)}/{thread}") for (pid, tid), thread in threads.items()]
-    unnamed = f"CASE pid {'WHEN ? THEN ? ' * len(processes)}ELSE pid END" if processes else "pid"
-    with trace_query(path, phases="X") as (spans, parameters):
-        sink.add_query(
-            "events",
-            f"""
-            WITH tracks AS (
-                SELECT unnest(?::VARCHAR[]) AS pid, unnest(?::VARCHAR[]) AS tid, unnest(?::VARCHAR[]) AS track
-            )
-            SELECT coalesce(track, coalesce({unnamed}, '') || '/' || coalesce(tid, '')) AS track,
-                   name, cat AS category, ts AS start, dur AS duration
-            FROM ({spans}) LEFT JOIN tracks USING (pid, tid)
-            """,
-            [*([track[i] for track in tracks] for i in range(3)), *chain.from_iterable(processes.items()), *parameters],
+    named = [(pid, tid, f"{processes.get(pid, pid)}/{thread}") for (pid, tid), thread in threads.items()]
+    connection.execute(
+        """
+        CREATE OR REPLACE TEMP TABLE trace_tracks AS
+        WITH named AS (
+            SELECT unnest(?::VARCHAR[]) AS pid, unnest(?::VARCHAR[]) AS tid, unnest(?::VARCHAR[]) AS track
+        ), processes AS (
+            SELECT unnest(?::VARCHAR[]) AS pid, unnest(?::VARCHAR[]) AS process
         )
+        SELECT coalesce(pid, '') AS pid, coalesce(tid, '') AS tid,
+               coalesce(track, coalesce(process, pid, '') || '/' || coalesce(tid, '')) AS track
+        FROM (SELECT DISTINCT pid, tid FROM trace_view) LEFT JOIN named USING (pid, tid) LEFT JOIN processes USING (pid)
+        """,
+        [*([row[i] for row in named] for i in range(3)), list(processes), list(processes.values())],
+    )
+    connection.execute(
+        "UPDATE trace_view SET pid = coalesce(pid, ''), tid = coalesce(tid, '') WHERE pid IS NULL OR tid IS NULL"
+    )
+    sink.add_query("events", _EVENTS.format(args="args" if sink.wants("events") else "NULL"))
+    sink.add_query("flows", _FLOWS)
+    connection.execute("DROP TABLE trace_view")
+    connection.execute("DROP TABLE trace_tracks")
 
 
 def _track_names(path: Path, sink: Sink) -> tuple[dict[str, str], dict[tuple[str, str], str]]:

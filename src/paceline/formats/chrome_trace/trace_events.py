@@ -63,7 +63,7 @@ def load_trace(
     whole: bool = True,
     all_args: bool = False,
 ) -> bool:
-    """Create a temporary table of the events of a trace, or only of some phases ("XM" = spans and metadata).
+    """Create a temporary table of the events of a trace, or only of some phases ("XBEM" = spans and metadata).
 
     Columns: ph, name, pid, tid, cat, id (text), ts and dur (int64 ns; null if missing or not a number), and one
     text column per entry of `args` (column name → key inside the event's "args" object); int64 for those in `integers`. With
@@ -78,7 +78,30 @@ def load_trace(
     options = {"args": args, "integers": integers, "phases": phases, "all_args": all_args}
     with trace_query(path, cut=None if whole else cut, **options) as (select, values):  # type: ignore[arg-type]
         _create_table(connection, f'CREATE OR REPLACE TEMP TABLE "{table}" AS {select}', values)
+    _close_spans(connection, table)
     return bool(cut)
+
+
+_CLOSED = """
+    WITH marks AS (
+        SELECT rowid AS place, *, sum(if(ph = 'B', 1, -1)) OVER (PARTITION BY pid, tid ORDER BY ts, rowid) AS level
+        FROM "{table}" WHERE ph IN ('B', 'E') AND ts IS NOT NULL
+    ), paired AS (
+        SELECT place, ph, ts, lead(ph) OVER same AS next, lead(ts) OVER same AS closed
+        FROM marks WINDOW same AS (PARTITION BY pid, tid, if(ph = 'B', level, level + 1) ORDER BY ts, place)
+    )
+    UPDATE "{table}" SET ph = 'X', dur = closed - paired.ts
+    FROM paired WHERE "{table}".rowid = place AND paired.ph = 'B' AND next = 'E'
+"""
+"""An end closes what its thread began last."""
+
+
+def _close_spans(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Make one span of what is written as begin and end (ph "B" and "E"); what never ends is left out."""
+    marks = f"FROM \"{table}\" WHERE ph IN ('B', 'E')"
+    if connection.execute(f"SELECT 1 {marks} LIMIT 1").fetchall():
+        connection.execute(_CLOSED.format(table=table))
+        connection.execute(f"DELETE {marks}")
 
 
 def _create_table(connection: duckdb.DuckDBPyConnection, create: str, values: list[object]) -> None:

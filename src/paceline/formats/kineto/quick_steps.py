@@ -117,6 +117,8 @@ class _TraceSummary:
         )
         if not self._latest < _LATEST:
             raise UnsupportedTrace("times beyond the year 2255")
+        if any(event.ph == "B" for event in events):
+            raise UnsupportedTrace("spans written as begin and end")
         spans = [event for event in events if event.ph == "X" and event.ts is not None and event.dur is not None]
         start = _nanoseconds(np.array([event.ts for event in spans], dtype=np.float64))
         end = start + _rounded(np.array([event.dur for event in spans], dtype=np.float64) * 1000)

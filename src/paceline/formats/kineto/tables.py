@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from paceline.formats.base import Sink
+from paceline.formats.base import CUT_OFF, Sink
 from paceline.formats.chrome_trace.trace_events import load_counters, load_trace
 from paceline.formats.kineto.calls import stage_calls
 from paceline.formats.kineto.categories import DAY, DEVICE_CATEGORIES, IS_RUNTIME, LOADING, MINUTE
@@ -96,7 +96,7 @@ _STAGED = (
 
 def read_trace(path: Path, head: TraceHead, kernels: CommunicationKernels, sink: Sink) -> None:
     if load_trace(sink.connection, path, args=_ARGS, integers=_INTEGERS, whole=False):
-        sink.warn("is cut off; everything before the cut is read", file=path)
+        sink.warn(CUT_OFF, file=path, kind="cut")
     read_staged_trace(head, kernels, sink, partial(_read_counters, path))
 
 
@@ -141,7 +141,13 @@ def read_staged_trace(
 def read_events(path: Path, head: TraceHead, sink: Sink) -> None:
     named = {"label": "name", "labels": "labels", "correlation": "correlation"}
     load_trace(
-        sink.connection, path, args=named, integers=_INTEGERS, phases="XMsf", whole=False, all_args=sink.wants("events")
+        sink.connection,
+        path,
+        args=named,
+        integers=_INTEGERS,
+        phases="XBEMsf",
+        whole=False,
+        all_args=sink.wants("events"),
     )
     read_staged_events(head, sink)
 

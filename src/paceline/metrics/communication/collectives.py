@@ -50,6 +50,7 @@ arrivals mean nothing, and no waiting is worked out from them.
 RANK_COLLECTIVES = """
     WITH summed AS (
         SELECT rank, one.step, one.op, group_kinds.kind, count(*) AS calls, sum(duration)::BIGINT AS duration,
+               count(wait) AS waits,
                sum(wait)::BIGINT AS wait, sum(one.transit)::BIGINT AS transit, sum(one.bytes)::BIGINT AS bytes,
                sum(least(duration, last_arrival - coalesce(start, -duration))) FILTER (members IS NOT NULL)::BIGINT AS early,
                sum(last_arrival - coalesce(start, -duration))::BIGINT AS waited,
@@ -61,9 +62,15 @@ RANK_COLLECTIVES = """
         LEFT JOIN group_kinds ON one."group" = group_kinds."group"
         GROUP BY ALL
     )
-    SELECT *, if(sum(wait) OVER (PARTITION BY rank) > 0, wait, early) AS waiting FROM summed
+    SELECT * EXCLUDE (waits), if(sum(wait) OVER own > 0, wait, early) AS waiting,
+           if(sum(wait) OVER own > 0, waits, instances) AS split_calls
+    FROM summed WINDOW own AS (PARTITION BY rank)
 """
-"""One row per rank × step × operator × kind of group; ns, sums over the calls."""
+"""One row per rank × step × operator × kind of group; ns, sums over the calls; `split_calls`: those whose waiting is known."""
+
+WHOLE = 0.9
+"""A step of which the recording splits a smaller share of the calls than this, of what it splits in the rank's best step, was
+cut: by the parser's limit, or by the end of the recording."""
 
 DERIVED: Mapping[str, str] = {
     "group_kinds": GROUP_KINDS,
@@ -79,7 +86,7 @@ def with_derived(*names: str) -> str:
     return "WITH " + ", ".join(f"{name} AS ({select})" for name, select in list(DERIVED.items())[: last + 1])
 
 
-def rank_communication(chosen: str) -> str:
+def rank_communication(chosen: str, otherwise: str = "false") -> str:
     """SELECT over `rank_collectives`: each rank's communication, per step, in the steps chosen (SQL on `step`).
 
     time, waiting, transit, blocked_time    ms per step
@@ -87,29 +94,48 @@ def rank_communication(chosen: str) -> str:
     waiting_share                           waiting / time, in the steps that know waiting
     bandwidth                               sum(bytes) / sum(transit), GB/s
     last                                    share of its collectives in which it arrived last
+    split_steps                             the steps that all this is of, where they are others than those chosen
 
-    Of some steps a recording may know when collectives began and ended, but neither transfer nor waiting: each number is the
-    mean over the steps that know it.
+    Of some steps a recording may know when collectives began and ended, but neither transfer nor waiting, or only until a limit
+    cut it: each number is the mean over the steps that know it whole. Where a rank knows none of the steps chosen whole,
+    its numbers are of those among `otherwise` that it knows anything of.
     """
     return f"""
-        WITH chosen AS (
-            SELECT *, bool_or(waiting IS NOT NULL) OVER (PARTITION BY rank, step) AS is_split
-            FROM rank_collectives WHERE {chosen}
+        WITH stepped AS (
+            SELECT *, coalesce({chosen}, false) AS is_chosen, coalesce({otherwise}, false) AS is_other,
+                   bool_or(waiting IS NOT NULL) OVER same_step AS is_split,
+                   sum(split_calls) OVER same_step / sum(calls) OVER same_step AS share
+            FROM rank_collectives WINDOW same_step AS (PARTITION BY rank, step)
+        ),
+        judged AS (
+            SELECT *, is_split AND share < {WHOLE} * max(share) OVER (PARTITION BY rank) AS was_cut FROM stepped
+        ),
+        known AS (
+            SELECT *, bool_or(is_chosen AND is_split AND NOT was_cut) OVER own AS any_whole,
+                   NOT any_whole AND bool_or(is_other AND is_split) OVER own AS of_others
+            FROM judged WINDOW own AS (PARTITION BY rank)
+        ),
+        counted AS (
+            SELECT * REPLACE (was_cut AND any_whole AS was_cut) FROM known
+            WHERE if(of_others, is_other AND is_split, is_chosen)
         ),
         summed AS (
-            SELECT rank, sum(calls) AS calls, sum(duration) / 1e6 AS time, sum(waiting) / 1e6 AS waiting,
-                   sum(transit) / 1e6 AS transit, sum(bytes) AS bytes, sum(bytes) / nullif(sum(transit), 0) AS bandwidth,
+            SELECT rank, sum(calls) AS calls, sum(duration) / 1e6 AS time,
+                   sum(waiting) FILTER (NOT was_cut) / 1e6 AS waiting, sum(transit) FILTER (NOT was_cut) / 1e6 AS transit,
+                   sum(bytes) FILTER (NOT was_cut) AS bytes, sum(bytes) / nullif(sum(transit), 0) AS bandwidth,
                    sum(last) / nullif(sum(instances), 0) AS last, sum(blocked_time) / 1e6 AS blocked_time,
-                   sum(duration) FILTER (is_split) / 1e6 AS split_time,
+                   sum(duration) FILTER (is_split AND NOT was_cut) / 1e6 AS split_time,
                    count(DISTINCT coalesce(step, 0)) AS steps,
-                   count(DISTINCT coalesce(step, 0)) FILTER (waiting IS NOT NULL) AS waiting_steps,
-                   count(DISTINCT coalesce(step, 0)) FILTER (transit IS NOT NULL) AS transit_steps,
-                   count(DISTINCT coalesce(step, 0)) FILTER (bytes IS NOT NULL) AS bytes_steps
-            FROM chosen GROUP BY rank
+                   count(DISTINCT coalesce(step, 0)) FILTER (waiting IS NOT NULL AND NOT was_cut) AS waiting_steps,
+                   count(DISTINCT coalesce(step, 0)) FILTER (transit IS NOT NULL AND NOT was_cut) AS transit_steps,
+                   count(DISTINCT coalesce(step, 0)) FILTER (bytes IS NOT NULL AND NOT was_cut) AS bytes_steps,
+                   if(any_value(of_others), string_agg(DISTINCT step::VARCHAR, ', ' ORDER BY step::VARCHAR), NULL)
+                     AS split_steps
+            FROM counted GROUP BY rank
         )
         SELECT rank, calls / steps AS calls, time / steps AS time, waiting / waiting_steps AS waiting,
                transit / transit_steps AS transit, waiting / nullif(split_time, 0) AS waiting_share,
-               bytes / bytes_steps AS bytes, bandwidth, last, blocked_time / steps AS blocked_time
+               bytes / bytes_steps AS bytes, bandwidth, last, blocked_time / steps AS blocked_time, split_steps
         FROM summed
     """
 

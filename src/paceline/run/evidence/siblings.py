@@ -146,8 +146,8 @@ def _smaller(kinds: Mapping[str, Mapping[Member, File]]) -> Iterator[tuple[File,
 def _cut(files: Iterable[File]) -> Iterator[EvidenceGap]:
     for file in files:
         try:
-            what = cut_off(file.path, file.size)
+            is_cut = cut_off(file.path, file.size) is not None
         except OSError:
             continue  # no reader reads it
-        if what:
-            yield EvidenceGap("cut", (), what, file.relative, core=False)
+        if is_cut:
+            yield EvidenceGap("cut", (), "is cut off", file.relative, core=False)

@@ -83,7 +83,7 @@ async def communication_times(request: Request, run: RunDependency, step: Step =
 
 
 def communication_rows(source: Source, step: int | None) -> Table:
-    means = rank_communication(chosen_steps(step))
+    means = rank_communication(chosen_steps(step), otherwise="true" if step is None else "false")
     return query(source, f"SELECT rank, time, waiting, transit, waiting_share, bytes FROM ({means}) ORDER BY rank")
 
 

@@ -159,6 +159,31 @@ def test_a_step_that_knows_only_begin_and_end_does_not_thin_the_means_of_the_oth
     assert (row["waiting_share"], row["bandwidth"]) == (pytest.approx(2 / 6), 2)
 
 
+def test_a_cut_step_is_left_out_and_counts_only_where_no_other_is_known() -> None:
+    """Ten calls a step; the recording splits all of step 1 (begin of training), a third of step 2 and nothing of step 3."""
+
+    def calls(step: int, known: int) -> list[dict[str, object]]:
+        split = {"transit": MS, "wait": 3 * MS, "bytes": 1_000_000}
+        none = dict.fromkeys(split)
+        return [
+            stay(0, 100 * step + at, 5, 10 * step + at, step=step, **(split if at < known else none))
+            for at in range(10)
+        ]
+
+    def mean(chosen: str, *recorded: int) -> dict[str, object]:
+        made = [call for step, known in enumerate(recorded, 1) for call in calls(step, known)]
+        select = rank_communication(chosen, otherwise="true")
+        return rows(FakeRun(collectives=made), f"{with_derived('rank_collectives')} FROM ({select})")[0]
+
+    cut = mean("step > 1", 10, 3, 0)
+    assert (cut["waiting"], cut["transit"], cut["time"], cut["split_steps"]) == (19.5, 6.5, 50, "1, 2")
+    whole = mean("step > 1", 10, 10, 3, 0)
+    assert (whole["waiting"], whole["transit"], whole["time"], whole["split_steps"]) == (30, 10, 50, None)
+    assert whole["waiting_share"] == pytest.approx(0.6)
+    never = mean("step > 1", 0, 0)
+    assert (never["waiting"], never["time"], never["split_steps"]) == (None, 50, None)
+
+
 def test_without_starts_the_shortest_stay_came_last() -> None:
     run = FakeRun(collectives=[stay(rank, None, stayed) for rank, stayed in enumerate((9, 3, 8))])
     [one] = rows(run, f"{with_derived('collective_instances')} FROM ({COLLECTIVES_COMPARED})")
