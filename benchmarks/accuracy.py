@@ -24,6 +24,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from accuracy_calibration import print_calibration
 from accuracy_sweep import shown_layouts, sweep
 
 import paceline
@@ -94,6 +95,8 @@ class Result:
     right: bool
     error: float | None
     said: str
+    confidence: float | None = None
+    """Of the first finding of a faulty cluster."""
 
 
 def main() -> None:
@@ -186,7 +189,7 @@ def judge(trial: Trial, truth: Truth, findings: tuple[Finding, ...]) -> Result:
         # what comes and goes is priced by means, what lasts by either
         without = matching[0].step_ms_without
         error = min(abs(findings[0].gain.step_ms_fixed - time) / time for time in (without.median, without.mean))
-    return Result(trial, bool(matching), error, said)
+    return Result(trial, bool(matching), error, said, findings[0].confidence if findings else None)
 
 
 def _names(finding: Finding, fault: FaultTruth) -> bool:
@@ -221,9 +224,16 @@ def report(results: Sequence[Result]) -> None:
     silent = 100 * sum(result.right for result in healthy) / max(1, len(healthy))
     print(f"{len(broken)} faulty clusters: the true cause with its subject comes first in {share:.1f} %")
     print(f"{len(healthy)} healthy clusters: no alarm in {silent:.1f} %")
-    print(f"predicted step time after the fix: median error {100 * statistics.median(errors):.2f} % of {len(errors)}")
+    middle, most = 100 * statistics.median(errors), 100 * float(np.quantile(errors, 0.9))
+    print(f"predicted step time after the fix: median error {middle:.2f} %, nine tenths {most:.2f} % of {len(errors)}")
     missed = Counter((r.trial.faults or ("healthy",))[0] for r in results if not r.right)
     print("missed:", dict(missed.most_common()))
+    print_calibration(calibrated(results))
+
+
+def calibrated(results: Sequence[Result]) -> list[tuple[float, bool]]:
+    """Confidence of first findings of faulty clusters, and whether they are right."""
+    return [(result.confidence, result.right) for result in results if result.confidence is not None]
 
 
 def shortfalls(results: Sequence[Result]) -> list[str]:

@@ -4,8 +4,8 @@
 
 Sharded weights, experts, interleaved and buffered pipelines, shared network cards, heavy-tailed noise; faults that come and
 go, begin late or grow; network cards, the whole network, late input. A third of each family is healthy. Printed by family and
-by layout: how often the true cause comes first with its subject, alarms on healthy clusters, and the error of the predicted
-step time (median and nine tenths).
+by layout: how often the true cause comes first with its subject, alarms on healthy clusters, the error of the predicted step
+time (median and nine tenths), and the calibration of the confidence.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 
 import numpy as np
-from accuracy import Result, Trial, examine, line
+from accuracy import Result, Trial, calibrated, examine, line
+from accuracy_calibration import print_calibration
 
 from paceline.simulate import ClusterSpec
 
@@ -147,6 +148,7 @@ def main() -> None:
                 print(f"{family:15}{line(result)}", flush=True)
     print_table("family", [(family, result) for family, result in results])
     print_table("layout", [(result.trial.layout, result) for _, result in results])
+    print_calibration(calibrated([result for _, result in results]))
 
 
 def trials(seed: int, count: int, only: str | None = None) -> Iterator[tuple[str, Trial]]:

@@ -21,17 +21,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from accuracy_calibration import print_calibration
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("PACELINE_FIXTURES") or ROOT.parent / "shared" / "fixtures").parent
 KIT = SHARED / "kit"
 LOCALISED, FALSE_ALARMS, GAIN_ERROR = 0.97, 0, 0.05
-BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.01)
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,9 @@ def _print(title: str, verdicts: list[Verdict], verbose: bool) -> None:
             sum(bool(verdict.alarms) for verdict in healthy),
         )
         print(f"{key:26}  {right:4} of {len(asked):3}    {alarms:4} of {len(healthy):3}      {spread}")
-    _print_calibration(verdicts)
+    print_calibration(
+        [(v.confidence, bool(v.localised)) for v in verdicts if v.confidence is not None and v.localised is not None]
+    )
 
 
 def _grouped(verdicts: Iterable[Verdict], key: Callable[[Verdict], str]) -> list[tuple[str, list[Verdict]]]:
@@ -153,24 +154,6 @@ def _grouped(verdicts: Iterable[Verdict], key: Callable[[Verdict], str]) -> list
     for verdict in verdicts:
         groups[key(verdict)].append(verdict)
     return sorted(groups.items())
-
-
-def _print_calibration(verdicts: list[Verdict]) -> None:
-    """Of first findings with a confidence in each range: how many are right."""
-    pairs = [
-        (v.confidence, bool(v.localised)) for v in verdicts if v.confidence is not None and v.localised is not None
-    ]
-    if not pairs:
-        return
-    print("\nconfidence of the first finding   mean   right")
-    error = 0.0
-    for low, high in pairwise(BINS):
-        inside = [pair for pair in pairs if low <= pair[0] < high]
-        if inside:
-            mean, right = np.mean([pair[0] for pair in inside]), np.mean([pair[1] for pair in inside])
-            error += abs(mean - right) * len(inside) / len(pairs)
-            print(f"{low:4.0%} – {min(high, 1):4.0%}  {len(inside):4} findings   {mean:5.0%}   {right:5.0%}")
-    print(f"expected calibration error {error:.3f}\n")
 
 
 def _shortfalls(verdicts: list[Verdict]) -> list[str]:

@@ -96,7 +96,7 @@ def _collectives(
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row in rows.tolist():
         if (group := str(events.group_key[row])) in wanted:
-            found[group, str(events.op[row]).replace("_", "")].append(int(events.instance[row]))
+            found[group, _name_in_links(groups, group, str(events.op[row]))].append(int(events.instance[row]))
     told_apart = {group for group, op in found if (group, op) in groups}
     joined: dict[tuple[str, str], list[int]] = defaultdict(list)
     for (group, op), instances in found.items():
@@ -104,6 +104,13 @@ def _collectives(
     for key, instances in joined.items():
         if key in groups:
             yield np.array(instances, dtype=np.int64), groups[key]
+
+
+def _name_in_links(groups: Mapping[tuple[str, str], tuple[float, float]], group: str, op: str) -> str:
+    """Letters of an operator as the links call it: torch_npu's matrix says reduce for reduce_scatter."""
+    letters = op.replace("_", "")
+    begins = (name for of, name in groups if of == group and name and letters.startswith(name))
+    return letters if (group, letters) in groups else max(begins, key=len, default=letters)
 
 
 def _messages(replay: Replay, pairs: Mapping[tuple[int, int], object]) -> Iterable[tuple[int, tuple[int, int]]]:

@@ -55,6 +55,12 @@ def test_operators_of_a_group_that_are_not_told_apart() -> None:
     assert step_ms(use("g", "x", 0, 1, 50, 25)) == pytest.approx(178 - 25)
 
 
+def test_links_may_call_an_operator_by_the_begin_of_its_name() -> None:
+    """torch_npu's matrix says reduce for reduce_scatter; here "all" is both, of which the longest name decides."""
+    named = use("g", "all", 0, 1, 40, 10), use("g", "allgather", 0, 1, 10, 5)
+    assert step_ms(*named) == pytest.approx(178 - 30 - 5)
+
+
 def test_a_message_has_one_link() -> None:
     assert step_ms(use("p", "send", 2, 3, 8, 2)) == pytest.approx(178 - 6)
     assert step_ms(use("p", "send", 3, 2, 8, 2)) == 178

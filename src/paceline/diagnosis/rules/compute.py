@@ -19,6 +19,7 @@ from paceline.diagnosis.finding import Subject, When
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, PredictedGain, Quantity, RuleFinding, slow_steps
 from paceline.diagnosis.rules.idle import idle_outside_input
+from paceline.diagnosis.rules.replicas import slow_by_themselves
 from paceline.diagnosis.time_pattern import time_pattern
 from paceline.metrics.operators import OperatorTime, host_operators_against_peers, kernels_against_peers
 from paceline.metrics.peers import nan_median
@@ -71,7 +72,7 @@ class Culprit:
 def slow_computing(context: DiagnosisContext) -> list[RuleFinding]:
     slow = [
         rank_row
-        for rank_row in context.excess.persistent()
+        for rank_row in slow_by_themselves(context)
         if _is_noticeable(context, rank_row) and not _has_more_work(context, rank_row)
     ]
     if not slow:

@@ -15,9 +15,16 @@ from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
 from paceline.diagnosis.rule_finding import MeasuredValue, Quantity, RuleFinding, slow_steps
 from paceline.diagnosis.rules.common_stalls import common_stalls
-from paceline.diagnosis.rules.communication import gradient_groups
 from paceline.diagnosis.rules.host import input_bound
 from paceline.diagnosis.rules.one_off import one_off_stall, one_off_transfers
+from paceline.diagnosis.rules.replicas import (
+    SAME_WORK,
+    are_apart,
+    over_peer_mean,
+    replica_correlation,
+    replica_pairs,
+    slow_by_themselves,
+)
 from paceline.metrics.host_vs_workload import work_differs
 from paceline.metrics.peers import nan_median
 from paceline.metrics.steps import step_condition
@@ -32,8 +39,6 @@ INPUT_PART = 0.6
 """Share of a longer step that waiting for input must explain."""
 FEWEST_SLOW_STEPS = 2
 """A rank is slow from time to time if it was in so many steps; once is a stall."""
-SAME_WORK = 0.5
-"""Correlation of the ranks of one replica above which they got more work, and were not disturbed one by one."""
 SAME_DATA = 0.9
 """… and above which nothing but the same data explains it: what disturbs a host holds up each of its ranks by its own amount."""
 
@@ -156,14 +161,14 @@ def _longer_everywhere(context: DiagnosisContext, over: Floats) -> NDArray[np.bo
 
     Where a replica has several ranks, more work shows on all of them, and the parts of a step are not needed.
     """
-    if _replica_pairs(context):
+    if replica_pairs(context):
         return np.zeros(context.self_time.shape, dtype=np.bool_)
     return _both_parts_longer(context, over)
 
 
 def _both_parts_longer(context: DiagnosisContext, over: Floats) -> NDArray[np.bool_]:
     first, second = _step_parts(context)
-    over_mean = [_over_peer_mean(context, part) for part in (first, second)]
+    over_mean = [over_peer_mean(context, part) for part in (first, second)]
     with np.errstate(invalid="ignore"):
         return np.asarray((over_mean[0] > 0.5 * over) & (over_mean[1] > 0.5 * over))
 
@@ -180,7 +185,7 @@ def _varying_self_time(context: DiagnosisContext) -> list[RuleFinding]:
     more_work = float(np.mean(slowest)) >= SPREAD and _has_replicas_of_more_work(context, over_mean)
     if not more_work and float(np.median(slowest)) < SPREAD:
         return _varying_step_begin(context)
-    if not more_work and context.excess.persistent():
+    if not more_work and slow_by_themselves(context):
         return []  # a persistently slow rank may vary too: one finding is enough
     fixed = (
         _evenly_distributed(context)
@@ -201,7 +206,7 @@ def _may_have_more_work(context: DiagnosisContext) -> bool:
 
 def _varying_step_begin(context: DiagnosisContext) -> list[RuleFinding]:
     """What varies is how late steps begin, on another rank each time."""
-    slowest = np.max(np.nan_to_num(_over_peer_mean(context, context.self_time), nan=-1.0), axis=0)
+    slowest = np.max(np.nan_to_num(over_peer_mean(context, context.self_time), nan=-1.0), axis=0)
     spread = float(np.median(slowest))
     if spread < 2 * SPREAD or context.excess.persistent():
         return []
@@ -234,7 +239,7 @@ def _variation(context: DiagnosisContext, fixed: Costs, slowest: Floats, overloa
 def _evenly_distributed(context: DiagnosisContext) -> Costs:
     """The same work for all ranks; persistently slow ones stay as slow."""
     slower = np.ones(context.self_time.shape)
-    slow = context.excess.persistent()
+    slow = slow_by_themselves(context)
     slower[slow] += context.excess.per_rank[slow][:, None]
     equal = scale_self_time(context.replay, context.replay.costs, 1 / slower)
     return scale_self_time(context.replay, with_equal_work(context.replay, equal, context.peer_groups), slower)
@@ -246,23 +251,12 @@ def _over_mean(context: DiagnosisContext) -> Floats:
     Persistently slow ranks are scaled to the speed of their peers first.
     """
     self_time = context.self_time - np.nan_to_num(context.matrix(INPUT_WAIT))
-    typical, slow = nan_median(self_time), set(context.excess.persistent())
+    typical, slow = nan_median(self_time), set(slow_by_themselves(context))
     for ranks in context.peer_groups:
         healthy = [rank for rank in ranks if rank not in slow]
         for rank_row in slow.intersection(ranks):
             self_time[rank_row] *= float(np.median(typical[healthy])) / typical[rank_row] if healthy else 1.0
-    return _over_peer_mean(context, self_time)
-
-
-def _over_peer_mean(context: DiagnosisContext, values: Floats) -> Floats:
-    result = np.full(values.shape, np.nan)
-    for ranks in context.peer_groups:
-        rows = list(ranks)
-        if len(rows) > 1:
-            known = np.maximum(1, (~np.isnan(values[rows])).sum(axis=0))
-            with np.errstate(invalid="ignore", divide="ignore"):
-                result[rows] = values[rows] / (np.nansum(values[rows], axis=0) / known)[None, :] - 1
-    return result
+    return over_peer_mean(context, self_time)
 
 
 def _has_replicas_of_more_work(context: DiagnosisContext, over_mean: Floats) -> bool:
@@ -271,59 +265,14 @@ def _has_replicas_of_more_work(context: DiagnosisContext, over_mean: Floats) -> 
     Shapes do not always show it: masked and packed sequences have those of others. So ranks that run the same got more work
     too, if they take longer on several hosts or stages of a replica, or exactly as much longer.
     """
-    pairs = _replica_pairs(context)
+    pairs = replica_pairs(context)
     if not pairs:
         return _part_correlation(context) > SAME_WORK and _may_have_more_work(context)
-    together = _replica_correlation(context, over_mean, pairs)
+    together = replica_correlation(context, over_mean, pairs)
     if together <= SAME_WORK or together > SAME_DATA or _may_have_more_work(context):
         return together > SAME_WORK
-    apart = [pair for pair in pairs if _are_apart(context, *pair)]
-    return _replica_correlation(context, over_mean, apart) > SAME_WORK
-
-
-def _are_apart(context: DiagnosisContext, a: int, b: int) -> bool:
-    """On hosts or stages that are known to differ."""
-    of = {info.rank: info for info in context.ranks}
-    if a not in of or b not in of:
-        return False
-    hosts, stages = {of[a].host, of[b].host}, {of[a].stage, of[b].stage}
-    return (len(hosts) > 1 and None not in hosts) or (len(stages) > 1 and -1 not in stages)
-
-
-def _replica_correlation(context: DiagnosisContext, over_mean: Floats, pairs: list[tuple[int, int]]) -> float:
-    """Mean correlation over steps between ranks of one replica: those that share more than the sum of gradients."""
-    row_of = {info.rank: row for row, info in enumerate(context.ranks)}
-    values = []
-    for a, b in pairs:
-        if a in row_of and b in row_of:
-            x, y = over_mean[row_of[a]], over_mean[row_of[b]]
-            if not np.isnan(x).any() and not np.isnan(y).any() and np.std(x) > 0 and np.std(y) > 0:
-                values.append(float(np.corrcoef(x, y)[0, 1]))
-    return float(np.mean(values)) if values else 0.0
-
-
-def _replica_pairs(context: DiagnosisContext) -> list[tuple[int, int]]:
-    """Pairs of ranks of one replica: of its tensor or pipeline groups, else of groups that do not sum gradients."""
-    pairs = context.rows(
-        """
-        SELECT DISTINCT a.rank, b.rank, a.kind, "group" FROM groups AS a JOIN groups AS b USING ("group")
-        WHERE a.rank < b.rank AND a.kind IN ('tp', 'pp', 'other')
-        """
-    )
-    declared = {(a, b) for a, b, kind, _ in pairs if kind != "other"}
-    gradients = set(gradient_groups(context))
-    others = {(a, b) for a, b, kind, group in pairs if kind == "other" and str(group) not in gradients}
-    return sorted(declared) or _point_to_point_pairs(context) or sorted(others)
-
-
-def _point_to_point_pairs(context: DiagnosisContext) -> list[tuple[int, int]]:
-    """Pairs of ranks that send to each other."""
-    events = context.timeline.events
-    rows = np.flatnonzero(events.is_message & (events.members[events.instance] == 2))
-    sorted_rows = rows[np.lexsort((events.rank[rows], events.instance[rows]))].reshape(-1, 2)
-    return [
-        (int(events.ranks[a]), int(events.ranks[b])) for a, b in np.unique(events.rank[sorted_rows], axis=0).tolist()
-    ]
+    apart = [pair for pair in pairs if are_apart(context, *pair)]
+    return replica_correlation(context, over_mean, apart) > SAME_WORK
 
 
 def _part_correlation(context: DiagnosisContext) -> float:
@@ -332,7 +281,7 @@ def _part_correlation(context: DiagnosisContext) -> float:
     Where every replica is one rank: more work makes all of its step longer, jitter does not.
     """
     first, second = _step_parts(context)
-    parts = [_over_peer_mean(context, part).ravel() for part in (first, second)]
+    parts = [over_peer_mean(context, part).ravel() for part in (first, second)]
     known = ~np.isnan(parts[0]) & ~np.isnan(parts[1])
     x, y = parts[0][known], parts[1][known]
     return float(np.corrcoef(x, y)[0, 1]) if len(x) > 3 and np.std(x) > 0 and np.std(y) > 0 else 0.0
