@@ -7,7 +7,13 @@ from typing import Any
 import duckdb
 
 from paceline.core.schema import TABLES
-from paceline.run.evidence.exchanged_files import exchanged_links, exchanged_times, mutual_strangers
+from paceline.run.evidence.exchanged_files import (
+    exchanged_links,
+    exchanged_times,
+    foreign_samples,
+    foreign_timelines,
+    mutual_strangers,
+)
 
 RANKS = range(2)
 
@@ -15,7 +21,7 @@ RANKS = range(2)
 def tables(**rows: list[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute("CREATE SCHEMA raw")
-    for name in ("kernels", "steps", "collectives", "groups", "transfers"):
+    for name in ("kernels", "steps", "collectives", "groups", "transfers", "events", "memory"):
         columns = ", ".join(f'"{column.name}" {column.type}' for column in TABLES[name].columns)
         connection.execute(f"CREATE TABLE raw.{name} ({columns})")
         for row in rows.get(name, []):
@@ -65,6 +71,27 @@ def test_ranks_that_start_together_are_no_strangers_because_all_files_differ() -
     mine = {rank: {step: 1_000 * rank + 50_000_000 * step for step in range(4)} for rank in range(3)}
     stated = {rank: {step: moment + 5_000 for step, moment in steps.items()} for rank, steps in mine.items()}
     assert mutual_strangers(mine, stated) == []
+
+
+def foreign(owners: dict[int, int], *, shift: int = 0) -> list[list[tuple[int, ...]]]:
+    """Ranks with gaps; of which rank the timeline and the memory samples of each rank are."""
+    kernels = [{"rank": rank, "step": step, "start": begin(rank) + 1_000 * step} for rank in owners for step in (1, 2)]
+    events = [
+        {"rank": rank, "start": begin(owner) + 1_000 * step + shift}
+        for rank, owner in owners.items()
+        for step in (1, 2)
+    ]
+    memory = [{"rank": rank, "kind": "operator", "time": begin(rank)} for rank in owners]
+    memory += [{"rank": rank, "kind": "sample", "time": begin(owner) + shift} for rank, owner in owners.items()]
+    connection = tables(kernels=kernels, events=events, memory=memory)
+    return [[gap.ranks for gap in check(connection)] for check in (foreign_timelines, foreign_samples)]
+
+
+def test_a_file_that_holds_no_moment_of_its_rank_is_anothers() -> None:
+    assert foreign({0: 0, 1: 1, 2: 2, 3: 3}) == [[], []]
+    assert foreign({0: 2, 1: 1, 2: 0, 3: 3}) == [[(0, 2)], [(0, 2)]]
+    assert foreign({0: 1, 1: 0}) == [[], []], "nobody shows that the two files hold the same moments"
+    assert foreign({0: 0, 1: 1, 2: 2}, shift=500) == [[], []], "they do not hold the same moments on any rank"
 
 
 def links(begin_at: tuple[int, ...], indices: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
