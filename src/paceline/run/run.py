@@ -24,6 +24,7 @@ from paceline.run.evidence.clocks import reconcile_clocks
 from paceline.run.evidence.exchanged_files import (
     exchanged_ends,
     exchanged_links,
+    exchanged_splits,
     exchanged_times,
     foreign_samples,
     foreign_timelines,
@@ -263,7 +264,7 @@ class Run:
         gaps = [*reconcile_members(self.connection), *reconcile_identities(self.connection)]
         gaps += [*reconcile_parts(self.connection), *exchanged_links(self.connection)]
         if "steps" in self._loaded:
-            gaps += unrecorded_collectives(self.connection)
+            gaps += [*unrecorded_collectives(self.connection), *exchanged_splits(self.connection)]
         if {"kernels", "steps"} <= self._loaded:
             gaps += [*reconcile_kernels(self.connection), *exchanged_times(self.connection)]
         if {"kernels", "events"} <= self._loaded:

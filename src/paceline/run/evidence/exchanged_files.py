@@ -2,6 +2,7 @@
 
     kernel_details.csv    first kernel - preparing            against   trace_view.json        when the step began
     kernel_details.csv    first kernel of communication       against   communication.json     when the first collective began
+    split of the steps    computing and not overlapped        against   durations of the step trace
     links of a group      the rank that they begin at         against   the places of the ranks in the group
     kernel_details.csv    first kernel of each step           in        trace_view.json
     operator_memory.csv   allocations                         in        memory_record.csv
@@ -41,6 +42,10 @@ _COMMUNICATION = """
     collective AS (SELECT rank, step, min(start) AS first FROM raw.collectives WHERE step IS NOT NULL GROUP BY rank, step)
     SELECT rank, step, kernel.first, collective.first FROM kernel JOIN collective USING (rank, step)
     WHERE kernel.first IS NOT NULL AND collective.first IS NOT NULL
+"""
+_SPLITS = """
+    SELECT rank, step, duration, computing + exposed + coalesce(free, 0) + coalesce(bubble, 0) FROM raw.steps
+    WHERE step IS NOT NULL AND duration IS NOT NULL AND computing IS NOT NULL AND exposed IS NOT NULL
 """
 _SOURCES = """
     SELECT "group", rank, min(src) FROM raw.transfers
@@ -90,6 +95,13 @@ def exchanged_times(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
     other = "the collectives began when another rank's kernels did: the files of two ranks are mixed up"
     found = ((begins, message), (communication, other))
     return [EvidenceGap("conflict", tuple(ranks), text) for ranks, text in found if ranks]
+
+
+def exchanged_splits(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    """What a file says steps consist of, where another one says how long they took (MindInsight)."""
+    ranks = tuple(_exchanged(connection, _SPLITS))
+    message = "the parts of its steps add up to another rank's steps: the files of two ranks are mixed up"
+    return [EvidenceGap("conflict", ranks, message)] if ranks else []
 
 
 def exchanged_links(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
