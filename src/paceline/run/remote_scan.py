@@ -22,7 +22,7 @@ from paceline.core.scratch_directory import scratch_directory
 from paceline.formats.file_selection import needed_for_diagnosis
 from paceline.run.executors.executor import CrashedTask, Executor
 from paceline.run.io_endpoints import ReadSource
-from paceline.storage.cache_dir import cache_name, cache_root
+from paceline.storage.cache_dir import cache_name, cache_part
 from paceline.storage.file_tree import File, Tree
 from paceline.storage.reachability import require_reachable
 from paceline.storage.stored_file import StoredFile
@@ -58,7 +58,7 @@ class _SampleTask:
 
 def scan_remote(url: str, executor: Executor) -> tuple[Tree, ReadSource]:
     """The files below a URL as a tree of samples, and the source that workers fetch them from."""
-    root = cache_root() / "samples" / cache_name(parse_url(url).text)
+    root = cache_part("samples") / cache_name(parse_url(url).text)
     items = _list_files(url)
     known = _load_versions(root)
     changed = [item for item in items if known.get(item.key) != item.fingerprint]

@@ -17,7 +17,14 @@ from paceline.formats.registry import find_recordings
 from paceline.run.checks import check_run
 from paceline.run.evidence.absent_ranks import absent_ranks
 from paceline.run.evidence.clocks import reconcile_clocks
-from paceline.run.evidence.exchanged_files import exchanged_links, exchanged_times
+from paceline.run.evidence.exchanged_files import (
+    exchanged_ends,
+    exchanged_links,
+    exchanged_splits,
+    exchanged_times,
+    foreign_samples,
+    foreign_timelines,
+)
 from paceline.run.evidence.files import FileGaps
 from paceline.run.evidence.gap import EvidenceGap, gap_of
 from paceline.run.evidence.reconcile import (
@@ -227,7 +234,7 @@ class Run:
         """After groups and clocks are known; what is found then belongs to the notes of ranks too."""
         if again:
             clocks = reconcile_clocks(self.connection, self._store.rows("collectives"))
-            self._rank_gaps = [*absent_ranks(self.connection), *clocks]
+            self._rank_gaps = [*absent_ranks(self.connection), *clocks, *exchanged_ends(self.connection)]
         self._table_gaps = [*self._table_gaps, *self._rank_gaps]
         if any(gap.ranks for gap in self._rank_gaps):
             self._fill_notes()
@@ -257,9 +264,13 @@ class Run:
         gaps = [*reconcile_members(self.connection), *reconcile_identities(self.connection)]
         gaps += [*reconcile_parts(self.connection), *exchanged_links(self.connection)]
         if "steps" in self._loaded:
-            gaps += unrecorded_collectives(self.connection)
+            gaps += [*unrecorded_collectives(self.connection), *exchanged_splits(self.connection)]
         if {"kernels", "steps"} <= self._loaded:
             gaps += [*reconcile_kernels(self.connection), *exchanged_times(self.connection)]
+        if {"kernels", "events"} <= self._loaded:
+            gaps += foreign_timelines(self.connection)
+        if "memory" in self._loaded:
+            gaps += foreign_samples(self.connection)
         return gaps
 
     def _fill_notes(self) -> None:

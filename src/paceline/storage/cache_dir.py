@@ -23,6 +23,14 @@ def cache_root() -> Path:
     return root
 
 
+def cache_part(name: str) -> Path:
+    """A part of the cache that only this user can enter, also where $PACELINE_CACHE is a directory that others may read."""
+    part = cache_root() / name
+    with suppress(OSError):
+        make_private(part)
+    return part
+
+
 def make_private(directory: Path) -> Path:
     """Create a directory that only this user can enter; one that exists keeps its rights."""
     if not directory.exists():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from paceline.core.errors import UsageError
-from paceline.storage.cache_dir import cache_name, cache_root
+from paceline.storage.cache_dir import cache_name, cache_part
 from paceline.storage.file_selection import FileFilter
 from paceline.storage.partial_files import PARTIAL_SUFFIX
 from paceline.storage.transfer.transfer_report import OnProgress, TransferReport
@@ -18,7 +18,7 @@ def fetch_source(source: str | Path, needed: FileFilter, *, progress: OnProgress
         text = str(source)
         return Path(parse_url(text).path) if text.startswith("file:") else Path(source)
     url = parse_url(source)
-    target = cache_root() / "remote" / cache_name(url.text) / url.name
+    target = cache_part("remote") / cache_name(url.text) / url.name
     report = download_source(source, target, needed, progress=progress)
     if target.is_dir():
         _remove_stale_files(target, report.present)

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, cast
 from paceline.core.errors import FormatError
 from paceline.core.scratch_directory import scratch_directory
 from paceline.storage.archive_names import Needed, inner_name, is_archive
-from paceline.storage.cache_dir import cache_name, cache_root
+from paceline.storage.cache_dir import cache_name, cache_part
 from paceline.storage.file_tree import File, walk
 
 MAX_UNPACKED = 256 << 30
@@ -40,7 +40,7 @@ _DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zip
 def unpacked_files(file: File, needed: Needed) -> list[File]:
     """The files of an archive, unpacked once; a changed archive is unpacked again."""
     key = cache_name(f"{file.path.absolute()}?{file.size},{file.mtime_ns}")
-    target = cache_root() / "unpacked" / key
+    target = cache_part("unpacked") / key
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         with scratch_directory(target.parent) as scratch:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from paceline.storage.cache_contents import cache_entries, clean_cache
-from paceline.storage.cache_dir import cache_name, cache_root
+from paceline.storage.cache_dir import cache_name, cache_part, cache_root
 
 
 @pytest.fixture
@@ -62,3 +62,4 @@ def test_the_cache_is_private(root: Path, tmp_path: Path, monkeypatch: pytest.Mo
     shared.chmod(0o775)
     monkeypatch.setenv("PACELINE_CACHE", str(shared))
     assert cache_root().stat().st_mode & 0o777 == 0o775
+    assert cache_part("unpacked").stat().st_mode & 0o777 == 0o700

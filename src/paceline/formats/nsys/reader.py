@@ -29,7 +29,7 @@ from paceline.formats.nsys.processes import (
     session_start,
 )
 from paceline.formats.nsys.staging import stage_report
-from paceline.storage.cache_dir import cache_name, cache_root
+from paceline.storage.cache_dir import cache_name, cache_part
 from paceline.storage.file_tree import File, Tree
 
 _REPORT = ".nsys-rep"
@@ -60,7 +60,7 @@ def _exported(file: File, names: set[str]) -> File | None:
     beside = file.relative.removesuffix(_REPORT)
     if {beside + ".sqlite", beside + ".sqlite3"} & names or not (program := shutil.which("nsys")):
         return None
-    target = cache_root() / "nsys" / cache_name(f"{file.path.absolute()} {file.size} {file.mtime_ns}") / "report.sqlite"
+    target = cache_part("nsys") / cache_name(f"{file.path.absolute()} {file.size} {file.mtime_ns}") / "report.sqlite"
     if not target.is_file():
         _export(program, file.path, target)
     stat = target.stat()

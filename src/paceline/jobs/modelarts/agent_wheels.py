@@ -17,7 +17,7 @@ from paceline.core.waiting import waiting_for
 from paceline.jobs.description import JobDescription
 from paceline.jobs.modelarts import install_agent
 from paceline.jobs.offline_wheels import SOURCE_ONLY, accepted_platforms, build_source_only, download_wheels
-from paceline.storage.cache_dir import cache_root
+from paceline.storage.cache_dir import cache_part
 
 DIRECTORY = "paceline-agent"
 """Below run/, beside the boot file."""
@@ -87,7 +87,7 @@ def _requirements(job: JobDescription, plan: AgentPlan) -> list[Path]:
     if job.pre_start.agent_wheels:
         return sorted(Path(job.pre_start.agent_wheels).glob("*.whl"))
     extras = "-".join(plan.extras)
-    root = cache_root() / "agent" / f"{agent_wheel.VERSION}-{extras}-py{plan.python}"
+    root = cache_part("agent") / f"{agent_wheel.VERSION}-{extras}-py{plan.python}"
     found: dict[str, Path] = {}
     for machine in plan.machines:
         place = root / machine

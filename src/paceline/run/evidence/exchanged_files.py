@@ -2,10 +2,14 @@
 
     kernel_details.csv    first kernel - preparing            against   trace_view.json        when the step began
     kernel_details.csv    first kernel of communication       against   communication.json     when the first collective began
+    split of the steps    computing and not overlapped        against   durations of the step trace
     links of a group      the rank that they begin at         against   the places of the ranks in the group
+    kernel_details.csv    first kernel of each step           in        trace_view.json
+    operator_memory.csv   allocations                         in        memory_record.csv
+    links                 by RDMA or within a host            as        the other end has it
 
 Two ranks with each other's values, and not with their own, are no chance: these times differ by fractions of a microsecond
-between files of one rank, by more between ranks.
+between files of one rank, by more between ranks. Where the last two hold the same moments on some ranks, they do on all.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ MOST_COMPARED = 64
 """Ranks whose own files disagree and that are compared with the others: more are no exchange."""
 EQUAL_NS = 2_000
 """Times of one event in two files of a rank differ by less; files round to microseconds."""
+NEARLY_ALL = 0.9
 Moments = dict[int, dict[int, int]]
 """Rank → step → ns."""
 
@@ -38,12 +43,48 @@ _COMMUNICATION = """
     SELECT rank, step, kernel.first, collective.first FROM kernel JOIN collective USING (rank, step)
     WHERE kernel.first IS NOT NULL AND collective.first IS NOT NULL
 """
+_SPLITS = """
+    SELECT rank, step, duration, computing + exposed + coalesce(free, 0) + coalesce(bubble, 0) FROM raw.steps
+    WHERE step IS NOT NULL AND duration IS NOT NULL AND computing IS NOT NULL AND exposed IS NOT NULL
+"""
 _SOURCES = """
     SELECT "group", rank, min(src) FROM raw.transfers
     WHERE "group" IS NOT NULL AND scope = 'group' AND src IS NOT NULL
     GROUP BY "group", rank HAVING min(src) = max(src) AND count(DISTINCT dst) > 1
 """
 _PLACES = 'SELECT "group", rank, any_value("index") FROM raw.groups WHERE rank IS NOT NULL GROUP BY "group", rank'
+
+
+_TRANSPORTS = """
+    WITH stated AS (
+        SELECT src, dst, rank, bool_or(transport = 'RDMA') AS remote, bool_and(transport = 'RDMA') AS only_remote
+        FROM transfers WHERE scope = 'global' AND transport IS NOT NULL AND src <> dst GROUP BY src, dst, rank
+    )
+    SELECT DISTINCT one.src, one.dst FROM stated AS one JOIN stated AS other USING (src, dst)
+    WHERE one.only_remote AND NOT other.remote
+"""
+_IN_TIMELINE = """
+    WITH moment AS (SELECT rank, min(start) AS start FROM raw.kernels WHERE step IS NOT NULL GROUP BY rank, step),
+    shown AS (SELECT DISTINCT rank, start FROM raw.events SEMI JOIN moment USING (start))
+    SELECT rank, avg((shown.start IS NOT NULL)::INT) FROM moment LEFT JOIN shown USING (rank, start)
+    WHERE rank IN (SELECT rank FROM raw.events) GROUP BY rank
+"""
+_IN_SAMPLES = """
+    WITH moment AS (SELECT rank, time FROM raw.memory WHERE kind = 'operator'),
+    sampled AS (SELECT DISTINCT rank, time FROM raw.memory WHERE kind = 'sample')
+    SELECT rank, avg((sampled.time IS NOT NULL)::INT) FROM moment LEFT JOIN sampled USING (rank, time)
+    WHERE rank IN (SELECT rank FROM sampled) GROUP BY rank
+"""
+
+
+def foreign_timelines(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    message = "the timeline shows none of the kernels: one of the two files may be another rank's"
+    return _without_their_own(connection, _IN_TIMELINE, message)
+
+
+def foreign_samples(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    message = "the memory was sampled at none of the allocations: one of the two files may be another rank's"
+    return _without_their_own(connection, _IN_SAMPLES, message)
 
 
 def exchanged_times(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
@@ -56,6 +97,13 @@ def exchanged_times(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
     return [EvidenceGap("conflict", tuple(ranks), text) for ranks, text in found if ranks]
 
 
+def exchanged_splits(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    """What a file says steps consist of, where another one says how long they took (MindInsight)."""
+    ranks = tuple(_exchanged(connection, _SPLITS))
+    message = "the parts of its steps add up to another rank's steps: the files of two ranks are mixed up"
+    return [EvidenceGap("conflict", ranks, message)] if ranks else []
+
+
 def exchanged_links(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
     """Links of a rank begin at it. Where nobody declares places in a group, they follow the order of the ranks."""
     sources: dict[str, dict[int, int]] = defaultdict(dict)
@@ -65,6 +113,16 @@ def exchanged_links(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
     strangers = {rank for group, of_rank in sources.items() for rank in _misplaced(group, of_rank, places)}
     message = "its links begin at another rank: the files of two ranks are mixed up"
     return [EvidenceGap("conflict", tuple(sorted(strangers)), message)] if strangers else []
+
+
+def exchanged_ends(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    """Both ends of a link, once ranks and groups are known, go over the network, or neither does."""
+    links = connection.execute(_TRANSPORTS).fetchall()
+    ends = tuple(sorted({rank for link in links for rank in link}))
+    message = (
+        "one end of a link between them says RDMA, the other end says it stays in the host: who is who is in doubt"
+    )
+    return [EvidenceGap("conflict", ends, message)] if ends else []
 
 
 def mutual_strangers(mine: Moments, stated: Moments) -> list[int]:
@@ -85,6 +143,16 @@ def mutual_strangers(mine: Moments, stated: Moments) -> list[int]:
         rank: {other for other in strange if other != rank and _agree(strange[rank], stated[other])} for rank in strange
     }
     return sorted(rank for rank, found in owners.items() if any(rank in owners[other] for other in found))
+
+
+def _without_their_own(connection: duckdb.DuckDBPyConnection, query: str, message: str) -> list[EvidenceGap]:
+    """Ranks of which one file holds no moment of the other, if it holds nearly all on as many others."""
+    shares = dict(connection.execute(query).fetchall())
+    fitting = [rank for rank, share in shares.items() if share >= NEARLY_ALL]
+    foreign = tuple(sorted(rank for rank, share in shares.items() if not share))
+    if not foreign or len(fitting) < len(foreign):
+        return []
+    return [EvidenceGap("disagreement", foreign, message, core=False)]
 
 
 def _exchanged(connection: duckdb.DuckDBPyConnection, query: str) -> list[int]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from paceline.storage.cache_dir import cache_name, cache_root
+from paceline.storage.cache_dir import cache_name, cache_part
 from paceline.storage.store_errors import StorageError
 from paceline.storage.stored_file import StoredFile
 from paceline.storage.stores.base import UnfinishedUpload
@@ -35,7 +35,7 @@ class Journal:
     """Locked by one process at a time; a second one waits for the first."""
 
     def __init__(self, source: str, target: str) -> None:
-        self.path = cache_root() / "transfers" / f"{cache_name(f'{source} → {target}')}.jsonl"
+        self.path = cache_part("transfers") / f"{cache_name(f'{source} → {target}')}.jsonl"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._open()

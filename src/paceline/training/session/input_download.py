@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.core.errors import PacelineError, UsageError
-from paceline.storage.cache_dir import cache_name, cache_root
+from paceline.storage.cache_dir import cache_name, cache_part
 from paceline.storage.url import is_remote, parse_url
 from paceline.training.session.output_tree import MODELARTS_ROOT, in_modelarts
 
@@ -30,7 +30,7 @@ class Input:
 def input_cache_dir() -> Path:
     """Below /cache on ModelArts (the large disk), else in Paceline's cache."""
     disk = MODELARTS_ROOT.parent
-    return (disk if in_modelarts() and disk.is_dir() else cache_root()) / "inputs"
+    return disk / "inputs" if in_modelarts() and disk.is_dir() else cache_part("inputs")
 
 
 def download_inputs(

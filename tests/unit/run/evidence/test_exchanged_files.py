@@ -7,7 +7,15 @@ from typing import Any
 import duckdb
 
 from paceline.core.schema import TABLES
-from paceline.run.evidence.exchanged_files import exchanged_links, exchanged_times, mutual_strangers
+from paceline.run.evidence.exchanged_files import (
+    exchanged_ends,
+    exchanged_links,
+    exchanged_splits,
+    exchanged_times,
+    foreign_samples,
+    foreign_timelines,
+    mutual_strangers,
+)
 
 RANKS = range(2)
 
@@ -15,7 +23,7 @@ RANKS = range(2)
 def tables(**rows: list[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute("CREATE SCHEMA raw")
-    for name in ("kernels", "steps", "collectives", "groups", "transfers"):
+    for name in ("kernels", "steps", "collectives", "groups", "transfers", "events", "memory"):
         columns = ", ".join(f'"{column.name}" {column.type}' for column in TABLES[name].columns)
         connection.execute(f"CREATE TABLE raw.{name} ({columns})")
         for row in rows.get(name, []):
@@ -65,6 +73,65 @@ def test_ranks_that_start_together_are_no_strangers_because_all_files_differ() -
     mine = {rank: {step: 1_000 * rank + 50_000_000 * step for step in range(4)} for rank in range(3)}
     stated = {rank: {step: moment + 5_000 for step, moment in steps.items()} for rank, steps in mine.items()}
     assert mutual_strangers(mine, stated) == []
+
+
+def split(owners: tuple[int, ...], *, left_out: int = 0) -> list[tuple[int, ...]]:
+    """Ranks with gaps; of which rank the split of each rank's steps is."""
+    rows = [
+        {
+            "rank": rank,
+            "step": step,
+            "duration": 900_000 * (rank + 1) + step,
+            "computing": 300_000 * (owner + 1) + step,
+            "exposed": 600_000 * (owner + 1) - left_out,
+        }
+        for rank, owner in enumerate(owners)
+        for step in range(3)
+    ]
+    return [gap.ranks for gap in exchanged_splits(tables(steps=rows))]
+
+
+def test_parts_of_steps_add_up_to_their_own_durations() -> None:
+    assert split((0, 1, 2)) == []
+    assert split((2, 1, 0)) == [(0, 2)]
+    assert split((2, 1, 0), left_out=70_000) == [], "the parts are not the whole on any rank"
+
+
+def ends(*transports: tuple[int, str]) -> list[tuple[int, ...]]:
+    """Ranks with gaps; what ranks say of the link from 0 to 1."""
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE transfers (rank BIGINT, src BIGINT, dst BIGINT, transport VARCHAR, scope VARCHAR)")
+    for rank, transport in transports:
+        connection.execute("INSERT INTO transfers VALUES (?, 0, 1, ?, 'global')", [rank, transport])
+    return [gap.ranks for gap in exchanged_ends(connection)]
+
+
+def test_both_ends_of_a_link_agree_whether_it_leaves_the_host() -> None:
+    assert ends((0, "RDMA"), (1, "RDMA")) == []
+    assert ends((0, "HCCS"), (1, "SDMA")) == []
+    assert ends((0, "RDMA"), (0, "SDMA"), (1, "SDMA")) == [], "one rank says both"
+    assert ends((0, "RDMA"), (1, "HCCS")) == [(0, 1)]
+
+
+def foreign(owners: dict[int, int], *, shift: int = 0) -> list[list[tuple[int, ...]]]:
+    """Ranks with gaps; of which rank the timeline and the memory samples of each rank are."""
+    kernels = [{"rank": rank, "step": step, "start": begin(rank) + 1_000 * step} for rank in owners for step in (1, 2)]
+    events = [
+        {"rank": rank, "start": begin(owner) + 1_000 * step + shift}
+        for rank, owner in owners.items()
+        for step in (1, 2)
+    ]
+    memory = [{"rank": rank, "kind": "operator", "time": begin(rank)} for rank in owners]
+    memory += [{"rank": rank, "kind": "sample", "time": begin(owner) + shift} for rank, owner in owners.items()]
+    connection = tables(kernels=kernels, events=events, memory=memory)
+    return [[gap.ranks for gap in check(connection)] for check in (foreign_timelines, foreign_samples)]
+
+
+def test_a_file_that_holds_no_moment_of_its_rank_is_anothers() -> None:
+    assert foreign({0: 0, 1: 1, 2: 2, 3: 3}) == [[], []]
+    assert foreign({0: 2, 1: 1, 2: 0, 3: 3}) == [[(0, 2)], [(0, 2)]]
+    assert foreign({0: 1, 1: 0}) == [[], []], "nobody shows that the two files hold the same moments"
+    assert foreign({0: 0, 1: 1, 2: 2}, shift=500) == [[], []], "they do not hold the same moments on any rank"
 
 
 def links(begin_at: tuple[int, ...], indices: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
