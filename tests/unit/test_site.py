@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [path for path in sorted(DOCS.rglob("*.md")) if "decisions" not in path.parts]
-CHINESE = [*(path for path in PAGES if path.name.endswith(".zh.md")), ROOT / "README.zh.md"]
 READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
 NAV = re.findall(r"^ +- ([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -43,33 +41,6 @@ def test_every_page_of_the_navigation_exists_and_no_other() -> None:
 def test_tutorials_guides_and_reference_are_in_both_languages(folder: str) -> None:
     names = {path.name for path in (DOCS / folder).glob("*.md")}
     assert {name.replace(".md", ".zh.md") for name in names if not name.endswith(".zh.md")} <= names
-
-
-@pytest.mark.parametrize("section", ["Tutorials", "Coming from", "In the job", "Jobs"])
-def test_sections_that_are_in_both_languages(section: str) -> None:
-    lines = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition(f"  - {section}:\n")[2].splitlines()
-    names = [line.strip(" -") for line in takewhile(lambda line: line.startswith("      "), lines)]
-    assert names
-    assert [name for name in names if not (DOCS / name.replace(".md", ".zh.md")).exists()] == []
-
-
-@pytest.mark.parametrize("chinese", CHINESE, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_both_languages_have_the_same_headings_rows_and_commands(chinese: Path) -> None:
-    english = chinese.with_name(chinese.name.replace(".zh.md", ".md"))
-    assert structure(chinese.read_text(encoding="utf-8")) == structure(english.read_text(encoding="utf-8"))
-
-
-def structure(text: str) -> dict[str, list[str]]:
-    """Levels of headings, widths of table rows, list items, and commands without comments and language."""
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    commands = re.findall(r"^(?: {4})?(?:paceline|pip|make|python|srun) .*", text, re.MULTILINE)
-    commands = [re.split(r"\s+# |\s+\|\| ", line.strip())[0].replace(" --lang zh", "") for line in commands]
-    return {
-        "headings": re.findall(r"^#+ ", prose, re.MULTILINE),
-        "rows": [re.sub(r"[^|]", "", line) for line in re.findall(r"^\|.*", prose.replace("\\|", ""), re.MULTILINE)],
-        "items": re.findall(r"^(?:-|\d+\.) ", prose, re.MULTILINE),
-        "commands": commands,
-    }
 
 
 def test_lines_of_chinese_text_are_joined_without_a_blank() -> None:
