@@ -179,8 +179,20 @@ def test_a_resumed_training_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     ms.load_param_into_net(second._optimizer, loaded)
     with cloud_session(tmp_path / "run") as session:
         train(second, 2, as_callback(monitors_from_config(save, session), initial_step=6), first=1)
-    assert find_resume_point(tmp_path / "run").global_step == 12
+    point = find_resume_point(tmp_path / "run")
+    assert (point.epoch, point.step, point.global_step) == (2, 6, 12)
     np.testing.assert_array_equal(rest.weight.asnumpy(), network.weight.asnumpy())
+
+
+def test_a_resumed_training_without_initial_epoch_is_in_a_later_epoch(tmp_path: Path) -> None:
+    """MindSpore itself counts its epochs from 1 then: a checkpoint of epoch 1 would not be the newest."""
+    trained, _ = model()
+    save = [{"type": "CheckpointMonitor", "prefix": "dense", "save_checkpoint_steps": 6}]
+    with cloud_session(tmp_path / "run") as session:
+        callback = as_callback(monitors_from_config(save, session), initial_step=12)
+        trained.train(1, data(), callbacks=[callback], dataset_sink_mode=False)
+    point = find_resume_point(tmp_path / "run")
+    assert (point.epoch, point.step, point.global_step) == (3, 6, 18)
 
 
 def test_a_save_that_fails_leaves_the_old_checkpoint(

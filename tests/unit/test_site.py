@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -40,6 +41,18 @@ def test_every_page_of_the_navigation_exists_and_no_other() -> None:
 def test_tutorials_guides_and_reference_are_in_both_languages(folder: str) -> None:
     names = {path.name for path in (DOCS / folder).glob("*.md")}
     assert {name.replace(".md", ".zh.md") for name in names if not name.endswith(".zh.md")} <= names
+
+
+def test_lines_of_chinese_text_are_joined_without_a_blank() -> None:
+    spec = importlib.util.spec_from_file_location("join_chinese_lines", ROOT / "scripts" / "join_chinese_lines.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    join = module.on_page_content
+    assert join("<li>每张卡，\n  每一步\n都算。\n<code>x</code></li>") == "<li>每张卡，每一步都算。<code>x</code></li>"
+    assert (
+        join("<pre>卡\n步</pre>\n<p>steps\nof 卡\n<b>x</b></p>") == "<pre>卡\n步</pre>\n<p>steps\nof 卡\n<b>x</b></p>"
+    )
 
 
 def test_pictures_are_small_and_used() -> None:

@@ -51,6 +51,8 @@ class PacelineCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         self._state.step = int(state.global_step)
+        if self._state.steps_per_epoch:
+            self._state.epoch = self._state.epoch_of_step
         self._is_waiting = True
         if not control.should_log:
             self._end_step(None)
@@ -62,7 +64,7 @@ class PacelineCallback(TrainerCallback):  # type: ignore[misc]
     def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         self._end_step(None)
         self._calls.call("epoch_end", self._state)
-        if self._state.step < self._state.total_steps:
+        if not self._state.steps_per_epoch and self._state.step < self._state.total_steps:
             self._state.epoch += 1
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:

@@ -62,6 +62,8 @@ class Monitored:
     ) -> None:
         """Counts the step."""
         self.state.step += 1
+        if self.state.steps_per_epoch:
+            self.state.epoch = self.state.epoch_of_step
         if callable(loss):
             self.state.loss_of = loss
         else:
@@ -71,10 +73,13 @@ class Monitored:
         self._calls.call("step_end", self.state)
 
     def epoch_end(self) -> None:
-        """Counts the epoch."""
+        """Counts the epoch; needed only where `steps_per_epoch` is unknown, or a monitor acts at the end of epochs."""
         self._calls.call("epoch_end", self.state)
-        if not self.state.total_steps or self.state.step < self.state.total_steps:
-            self.state.epoch += 1  # a checkpoint saved at the very end belongs to the last epoch
+        is_last = (
+            0 < self.state.total_steps <= self.state.step
+        )  # what is saved at the very end belongs to the last epoch
+        if not self.state.steps_per_epoch and not is_last:
+            self.state.epoch += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -75,5 +75,10 @@ class TrainingState:
         return (self.step - 1) % self.steps_per_epoch + 1 if self.steps_per_epoch and self.step else self.step
 
     @property
+    def epoch_of_step(self) -> int:
+        """1-based; with `step_in_epoch` it names every step once, also in a loop that does not count epochs."""
+        return (self.step - 1) // self.steps_per_epoch + 1 if self.steps_per_epoch and self.step else 1
+
+    @property
     def global_batch_size(self) -> int:
         return self.batch_size * (self.data_parallel or self.world_size)

@@ -53,6 +53,37 @@ def test_training_goes_on_when_a_monitor_raises_in_every_hook(caplog: pytest.Log
     assert "Broken failed 10 times during training, first in train_begin: RuntimeError: disk on fire" in caplog.text
 
 
+class Epochs(Monitor):
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int]] = []
+
+    def step_end(self, state: TrainingState) -> None:
+        self.seen.append((state.epoch, state.step_in_epoch))
+
+
+@pytest.mark.parametrize("counted", [True, False], ids=["loop counts epochs", "loop does not"])
+def test_epoch_and_step_name_every_step_once(counted: bool) -> None:
+    """They are a checkpoint's name: a loop without epoch_end replaced the files of its first epoch in the second."""
+    monitor, state = Epochs(), TrainingState(step=3, steps_per_epoch=2, total_steps=8)
+    with Monitored([monitor], state) as loop:
+        while state.step < 7:
+            loop.step_begin()
+            loop.step_end(loss=1.0)
+            if counted and state.step % 2 == 0:
+                loop.epoch_end()
+    assert monitor.seen == [(2, 2), (3, 1), (3, 2), (4, 1)]
+
+
+def test_epochs_of_unknown_length_are_counted_by_the_loop() -> None:
+    state = TrainingState(total_steps=3)
+    with Monitored([], state) as loop:
+        for epoch in (1, 2, 3):
+            assert state.epoch == epoch
+            loop.step_end(loss=1.0)
+            loop.epoch_end()
+    assert state.epoch == 3
+
+
 def test_the_error_of_the_training_is_raised_not_the_monitors() -> None:
     broken = Broken(RuntimeError("mine"))
     with pytest.raises(ValueError, match="the training's"), Monitored([broken], TrainingState()):

@@ -92,7 +92,8 @@ class _Bridge:
     def _follow(self, parameters: Any) -> None:
         self._parameters = parameters
         self._state.step = self._first + int(parameters.cur_step_num)
-        self._state.epoch = int(parameters.cur_epoch_num)
+        # A resumed training that names no initial_epoch counts its own epochs from 1.
+        self._state.epoch = max(int(parameters.cur_epoch_num), self._state.epoch_of_step)
         overflow, scale = _output(parameters, 1), _output(parameters, 2)
         self._state.overflow = bool(overflow.asnumpy()) if overflow is not None else None
         self._state.loss_scale = _number(scale)
