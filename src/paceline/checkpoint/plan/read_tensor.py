@@ -23,7 +23,7 @@ from paceline.storage.stored_file import Data
 Array = npt.NDArray[np.uint8]
 DirectCopy = Callable[[SourceFile, int, int, int], None]
 """Copies a contiguous run: (source file, source offset, target offset, length)."""
-WINDOW = 32 << 20
+WINDOW = 16 << 20
 """Bytes of a source file that are mapped or read at a time."""
 _DIRECT = 256 << 10
 """Shortest run, in bytes, that is worth a system call of its own."""
