@@ -1,9 +1,10 @@
 """Reading a cluster profile: Paceline against `msprof-analyze cluster -m all`, same data, one run.
 
-    python benchmarks/ingest.py [--ranks 16 64] [--databases 16] [--trace-steps 240]
+    python benchmarks/ingest.py [--ranks 16 64] [--databases 16] [--database-steps 200] [--trace-steps 240]
 
-Text results, SQLite results (also against a bare scan: SQLite reads the same columns and returns nothing) and one torch
-trace of more than 100 MB (against HolisticTraceAnalysis).
+Text results, SQLite results of many ranks and of one rank that recorded long (300 MB; both also against a bare scan: SQLite
+reads the same columns and returns nothing) and one torch trace of more than 100 MB (against HolisticTraceAnalysis).
+Megabytes are those of the unpacked files.
 
 Prints CPU seconds, wall, peak memory of both and the ratio, and checks that both give the same numbers. CPU seconds
 are what counts: wall time on shared machines is noise.
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="*", default=[16, 64])
     parser.add_argument("--detail", type=float, default=0.7, help="share of ranks with timeline and kernels")
     parser.add_argument("--databases", type=int, nargs="*", default=[16], help="ranks with SQLite results")
+    parser.add_argument("--database-steps", type=int, default=200, help="steps of the large database; 0 leaves it out")
     parser.add_argument("--trace-steps", type=int, default=240, help="steps of the torch trace; 0 leaves it out")
     parser.add_argument("--skip-peer", action="store_true")
     options = parser.parse_args()
@@ -51,13 +53,14 @@ def main() -> None:
     for ranks in options.ranks:
         compare(ranks, round(ranks * options.detail), peer)
     for ranks in options.databases:
-        compare_databases(ranks, peer)
+        compare_databases(ranks, simulate(ranks, ranks, layout="ascend-db"), peer)
+    if options.database_steps:
+        compare_databases(1, simulate_alone("ascend-db", options.database_steps), None)
     if options.trace_steps:
         compare_trace(options.trace_steps, peer=not options.skip_peer)
 
 
-def compare_databases(ranks: int, peer: Path | None) -> None:
-    data = simulate(ranks, ranks, layout="ascend-db")
+def compare_databases(ranks: int, data: Path, peer: Path | None) -> None:
     size = total_mb(data)
     everything = load_all(data)
     line(ranks, size, f"SQLite, all tables ({size / everything.cpu:,.0f} MB per CPU s)", everything)
@@ -72,26 +75,7 @@ def compare_databases(ranks: int, peer: Path | None) -> None:
 
 
 def compare_trace(steps: int, *, peer: bool) -> None:
-    data = WORK / f"trace-{steps}"
-    if not (data / ".paceline-truth.json").exists():
-        shutil.rmtree(data, ignore_errors=True)
-        shape = [
-            "--hosts",
-            "1",
-            "--devices",
-            "1",
-            "--tp",
-            "1",
-            "--pp",
-            "1",
-            "--layers",
-            "32",
-            "--micro-batches",
-            "8",
-            "--steps",
-            str(steps),
-        ]
-        subprocess.run([PACELINE, "simulate", str(data), "--layout", "kineto", *shape, "--seed", "3"], check=True)
+    data = simulate_alone("kineto", steps)
     size = total_mb(data)
     quick = measure([PACELINE, "breakdown", str(data)], log=WORK / "trace-breakdown.log")
     line(1, size, f"torch, breakdown ({size / quick.cpu:,.0f} MB per CPU s)", quick)
@@ -104,13 +88,41 @@ def compare_trace(steps: int, *, peer: bool) -> None:
         line(1, size, "HolisticTraceAnalysis", theirs, ratio=theirs.cpu / quick.cpu)
 
 
+def simulate_alone(layout: str, steps: int) -> Path:
+    """One rank that recorded long."""
+    target = WORK / f"alone-{layout}-{steps}"
+    if not (target / ".paceline-truth.json").exists():
+        shutil.rmtree(target, ignore_errors=True)
+        shape = {
+            "hosts": 1,
+            "devices": 1,
+            "tp": 1,
+            "pp": 1,
+            "layers": 32,
+            "micro-batches": 8,
+            "seed": 3,
+            "steps": steps,
+        }
+        options = [text for name, value in shape.items() for text in (f"--{name}", str(value))]
+        subprocess.run([PACELINE, "simulate", str(target), "--layout", layout, *options], check=True)
+    return target
+
+
 def load_all(data: Path) -> Cost:
     shutil.rmtree(WORK / "cache", ignore_errors=True)
     return measure([sys.executable, "-c", LOAD_ALL, str(data)], env={"PACELINE_CACHE": str(WORK / "cache")})
 
 
 def total_mb(data: Path) -> float:
-    return sum(path.stat().st_size for path in data.rglob("*") if path.is_file()) / 1e6
+    return sum(unpacked_size(path) for path in data.rglob("*") if path.is_file()) / 1e6
+
+
+def unpacked_size(path: Path) -> int:
+    if path.suffix != ".gz":
+        return path.stat().st_size
+    with path.open("rb") as file:  # a gzip file ends with it
+        file.seek(-4, 2)
+        return int.from_bytes(file.read(4), "little")
 
 
 def compare(ranks: int, detail_ranks: int, peer: Path | None) -> None:

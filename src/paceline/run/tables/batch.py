@@ -12,7 +12,8 @@ import os
 import re
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,7 @@ class BatchSink:
     _buffered: dict[str, list[ColumnChunk]] = field(default_factory=lambda: defaultdict(list))
     _buffered_rows: Counter[str] = field(default_factory=Counter)
     _pending: list[tuple[str, ColumnChunk]] = field(default_factory=list)
+    _pending_rows: Counter[str] = field(default_factory=Counter)
     _queried: set[str] = field(default_factory=set)
     """Tables that queries of the current section inserted into."""
     _large: bool = False
@@ -102,6 +104,9 @@ class BatchSink:
             chunk.setdefault("rank", np.full(length, self.rank))
         chunk["_unit"] = np.full(length, self.unit)
         self._pending.append((table, chunk))
+        self._pending_rows[table] += length
+        if self._pending_rows[table] > BUFFERED_ROWS:
+            self._write_pending(table)
 
     def add_query(self, table: str, select: str, parameters: Sequence[object] = ()) -> int:
         if table not in self.wanted:
@@ -125,6 +130,7 @@ class BatchSink:
         self.unit, self.rank, self.wanted, self._large = unit, rank, wanted, size >= LARGE_SECTION
         self._first = self._first or unit
         self.warnings, self._pending, self._queried = [], [], set()
+        self._pending_rows.clear()
 
     def commit(self) -> None:
         for table, chunk in self._pending:
@@ -195,14 +201,28 @@ class BatchSink:
         self._buffered_rows[table] = 0
         if not chunks:
             return
+        with self._staged(chunks) as select:
+            if sum(len(chunk["_unit"]) for chunk in chunks) >= OWN_FILE_ROWS:
+                self._copy(table, _typed(TABLES[table], select))
+            else:
+                self._create(TABLES[table])
+                self.connection.execute(f"INSERT INTO {_stored(table)} BY NAME {select}")
+
+    def _write_pending(self, table: str) -> None:
+        """Of a section that is not read to its end: to files of its own, which are removed if the section fails."""
+        chunks = [chunk for name, chunk in self._pending if name == table]
+        self._pending = [(name, chunk) for name, chunk in self._pending if name != table]
+        self._pending_rows[table] = 0
+        with self._staged(chunks) as select:
+            self._copy(table, _typed(TABLES[table], select), unit=self.unit)
+
+    @contextmanager
+    def _staged(self, chunks: list[ColumnChunk]) -> Iterator[str]:
+        """A SELECT of the rows of these chunks."""
         staged = _with_validity(_joined(chunks))
         self.connection.register("staged", staged)
-        chosen = ", ".join(_staged_column(name, staged) for name in staged if not name.startswith(_VALID))
-        if len(staged["_unit"]) >= OWN_FILE_ROWS:
-            self._copy(table, _typed(TABLES[table], f"SELECT {chosen} FROM staged"))
-        else:
-            self._create(TABLES[table])
-            self.connection.execute(f"INSERT INTO {_stored(table)} BY NAME SELECT {chosen} FROM staged")
+        columns = ", ".join(_staged_column(name, staged) for name in staged if not name.startswith(_VALID))
+        yield f"SELECT {columns} FROM staged"
         self.connection.unregister("staged")
 
     def _create(self, table: TableSchema) -> None:
