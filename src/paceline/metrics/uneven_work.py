@@ -11,13 +11,13 @@ means R, T there:
 
 so a rank that takes longer for the same rows is slow, and one that takes longer for more rows is not. Where kernels have no
 shapes, what ranks send or get in an all-to-all stands for rows, and the work before it for time, at the places of the program
-where one goes with the other: experts send back what they computed.
+where one goes with the other: experts send back what they computed. There extra is Σ (t - T).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,11 +106,14 @@ def uneven_payload(line: Timeline, rank_rows: Sequence[int]) -> UnevenWork | Non
         return None
     ranks = events.ranks[events.rank[chosen]].astype(np.float64)
     peers = events.ranks[list(rank_rows)].tolist()
-    return _of_places(
-        peers,
-        [],
-        _Places(ranks[kept], size[kept], time[kept], over_rows[kept], _correlation(over_rows[kept], over_time[kept])),
-        len(line.steps),
+    places = _Places(
+        ranks[kept], size[kept], time[kept], over_rows[kept], _correlation(over_rows[kept], over_time[kept])
+    )
+    # The larger of both directions is recorded, which does not tell how little a rank got: its time does.
+    extra = time[kept] - mean_time[place[kept]]
+    found = _of_places(peers, [], places, len(line.steps))
+    return replace(
+        found, extra={number: float(extra[places.rank == number].sum()) / len(line.steps) for number in peers}
     )
 
 

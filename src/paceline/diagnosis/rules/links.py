@@ -46,9 +46,10 @@ def _slower_than_others(context: DiagnosisContext, *, inside_only: bool) -> list
         return []
     kinds: dict[tuple[str, int, int], dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
     members = _members(context)
+    payload = _payload(context, np.arange(events.instances))
     for instance in shared.tolist():
         row = int(events.first_row[instance])
-        size = int(events.bytes[row])
+        size = int(payload[instance])  # what its busiest member moves: experts of others get fewer tokens
         if context.timeline.is_end[row] or (size < FEW_BYTES if size >= 0 else events.transfer[instance] < LONG_NS):
             continue
         op = "p2p" if events.op[row] in ("send", "receive") else str(events.op[row])

@@ -104,9 +104,7 @@ _COLLECTIVES = """
                TRY_CAST(coalesce(seq, seq_num) AS BIGINT) AS recorded
         FROM kineto_communication JOIN ops USING (spellings) LEFT JOIN ids USING (pg_name)
     ), measured AS (
-        -- Tokens that a rank sends and those that it gets differ in all_to_all: what it sends is its own.
-        SELECT *, coalesce(if(op = 'all_to_all', TRY_CAST(elements_in AS BIGINT), NULL),
-                           greatest(TRY_CAST(elements_in AS BIGINT), TRY_CAST(elements_out AS BIGINT)), elements_given)
+        SELECT *, coalesce(greatest(TRY_CAST(elements_in AS BIGINT), TRY_CAST(elements_out AS BIGINT)), elements_given)
                   AS elements
         FROM named
     ), numbered AS (
