@@ -28,7 +28,7 @@ MOST_COMPARED = 64
 EQUAL_NS = 2_000
 """Times of one event in two files of a rank differ by less; files round to microseconds."""
 FIRST_NS = 10_000
-"""The first operator of a step is noted this close to its kernel."""
+"""The first operator of a step is noted this close to its kernel or collective."""
 NEARLY_ALL = 0.9
 Moments = dict[int, dict[int, int]]
 """Rank → step → ns."""
@@ -72,9 +72,10 @@ _FIRST_OPERATORS = """
         SELECT rank, step, start FROM raw.kernels UNION ALL
         SELECT rank, step, start FROM raw.collectives WHERE rank IN (SELECT rank FROM raw.kernels)
     ),
-    moment AS (SELECT rank, step, min(start) AS first FROM operator WHERE step IS NOT NULL GROUP BY rank, step)
-    SELECT rank, avg((abs(first - start - data_wait) <= ?)::INT) FROM raw.steps JOIN moment USING (rank, step)
-    WHERE start IS NOT NULL AND data_wait IS NOT NULL GROUP BY rank
+    moment AS (SELECT rank, step, min(start) AS first FROM operator WHERE step IS NOT NULL GROUP BY rank, step),
+    begun AS (SELECT rank, first - start - data_wait AS late FROM raw.steps JOIN moment USING (rank, step))
+    SELECT rank, if(bool_and(late < -?), 0, greatest(0.1, avg((abs(late) <= ?)::INT))) FROM begun
+    WHERE late IS NOT NULL GROUP BY rank
 """
 _IN_TIMELINE = """
     WITH moment AS (SELECT rank, min(start) AS start FROM raw.kernels WHERE step IS NOT NULL GROUP BY rank, step),
@@ -91,9 +92,9 @@ _IN_SAMPLES = """
 
 
 def foreign_kernels(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
-    """MindInsight's step trace tells when the first operator began: with the first kernel or collective, or on no rank."""
-    message = "no step's first operator begins when its input was there: kernels or steps may be another rank's"
-    return _without_their_own(connection, _FIRST_OPERATORS, message, [FIRST_NS], core=True)
+    """Nothing computes before its input is there; MindInsight's step trace notes when the first operator began."""
+    message = "operators begin before the input of their step is there: kernels or steps may be another rank's"
+    return _without_their_own(connection, _FIRST_OPERATORS, message, [FIRST_NS, FIRST_NS], core=True)
 
 
 def foreign_timelines(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
