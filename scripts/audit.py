@@ -13,11 +13,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
+from typing import Any
 
 PERMISSIVE = re.compile(
     r"\b(MIT|MIT-0|BSD|BSD-[0-4]-Clause|0BSD|Apache|ISC|PSF|Python Software Foundation|PSF-2\.0|Zlib|Unlicense|"
@@ -103,7 +104,35 @@ def vulnerabilities() -> int:
     if tool is None:
         print("vulnerabilities: not checked: pip-audit is not installed in this environment")
         return 0
-    return subprocess.run([tool, "--skip-editable", "--progress-spinner", "off"], check=False).returncode
+    command = [tool, "--skip-editable", "--progress-spinner", "off", "--format", "json"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    try:
+        found = json.loads(done.stdout)["dependencies"]
+    except (ValueError, KeyError):
+        print(f"vulnerabilities: not checked: {(done.stderr.strip().splitlines() or ['pip-audit said nothing'])[-1]}")
+        return 0
+    print(*audited(found), sep="\n")
+    return sum(bool(each.get("vulns")) for each in found)
+
+
+def audited(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What pip-audit found, in lines; it calls packages that an index without such data does not know "skipped", and succeeds.
+
+    >>> list(audited([{"name": "a", "skip_reason": "not found on PyPI"}]))
+    ['vulnerabilities: not checked: the package index has no data of 1 package, such as a']
+    """
+    skipped = [each["name"] for each in found if "skip_reason" in each]
+    for each in found:
+        for known in each.get("vulns", ()):
+            fixed = ", ".join(known["fix_versions"]) or "no version"
+            yield f"  {each['name']} {each['version']}: {known['id']}, fixed in {fixed}"
+    packages = f"{len(skipped)} package{'s' * (len(skipped) != 1)}"
+    without = f"the package index has no data of {packages}, such as {', '.join(skipped[:3])}"
+    if len(skipped) == len(found):
+        yield f"vulnerabilities: not checked: {without}" if found else "vulnerabilities: not checked: no packages"
+    else:
+        known = sum(bool(each.get("vulns")) for each in found)
+        yield f"vulnerabilities: {known} of {len(found) - len(skipped)} packages" + (f"; {without}" if skipped else "")
 
 
 def main() -> int:

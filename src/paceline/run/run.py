@@ -22,6 +22,7 @@ from paceline.run.evidence.exchanged_files import (
     exchanged_links,
     exchanged_splits,
     exchanged_times,
+    foreign_kernels,
     foreign_samples,
     foreign_timelines,
 )
@@ -267,6 +268,7 @@ class Run:
             gaps += [*unrecorded_collectives(self.connection), *exchanged_splits(self.connection)]
         if {"kernels", "steps"} <= self._loaded:
             gaps += [*reconcile_kernels(self.connection), *exchanged_times(self.connection)]
+            gaps += foreign_kernels(self.connection)
         if {"kernels", "events"} <= self._loaded:
             gaps += foreign_timelines(self.connection)
         if "memory" in self._loaded:

@@ -57,3 +57,14 @@ def test_the_sbom_and_the_lock_file_are_reproducible_and_leave_us_out(audit: Mod
     assert [each["purl"] for each in bill["components"]] == ["pkg:pypi/numpy@2.1", "pkg:pypi/x@1+cpu"]
     assert json.dumps(bill) == json.dumps(audit.sbom(packages))
     assert list(audit.lock(packages)) == ["numpy==2.1\n"]
+
+
+def test_packages_that_the_index_does_not_know_are_not_called_safe(audit: ModuleType) -> None:
+    """pip-audit skips them and ends with 0."""
+    skipped = [{"name": name, "skip_reason": "not found"} for name in "ab"]
+    assert list(audit.audited(skipped)) == [
+        "vulnerabilities: not checked: the package index has no data of 2 packages, such as a, b"
+    ]
+    bad = {"name": "c", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}
+    good = {"name": "d", "version": "1", "vulns": []}
+    assert list(audit.audited([bad, good])) == ["  c 1: CVE-1, fixed in 2", "vulnerabilities: 1 of 2 packages"]

@@ -4,18 +4,20 @@
     kernel_details.csv    first kernel of communication       against   communication.json     when the first collective began
     split of the steps    computing and not overlapped        against   durations of the step trace
     links of a group      the rank that they begin at         against   the places of the ranks in the group
+    output_timeline_data  first operator of each step         when      the step trace has the first operator
     kernel_details.csv    first kernel of each step           in        trace_view.json
     operator_memory.csv   allocations                         in        memory_record.csv
     links                 by RDMA or within a host            as        the other end has it
 
 Two ranks with each other's values, and not with their own, are no chance: these times differ by fractions of a microsecond
-between files of one rank, by more between ranks. Where the last two hold the same moments on some ranks, they do on all.
+between files of one rank, by more between ranks. Where
+one file holds moments of the other on some ranks, it does on all.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import duckdb
 
@@ -25,6 +27,8 @@ MOST_COMPARED = 64
 """Ranks whose own files disagree and that are compared with the others: more are no exchange."""
 EQUAL_NS = 2_000
 """Times of one event in two files of a rank differ by less; files round to microseconds."""
+FIRST_NS = 10_000
+"""The first operator of a step is noted this close to its kernel or collective."""
 NEARLY_ALL = 0.9
 Moments = dict[int, dict[int, int]]
 """Rank → step → ns."""
@@ -63,6 +67,16 @@ _TRANSPORTS = """
     SELECT DISTINCT one.src, one.dst FROM stated AS one JOIN stated AS other USING (src, dst)
     WHERE one.only_remote AND NOT other.remote
 """
+_FIRST_OPERATORS = """
+    WITH operator AS (
+        SELECT rank, step, start FROM raw.kernels UNION ALL
+        SELECT rank, step, start FROM raw.collectives WHERE rank IN (SELECT rank FROM raw.kernels)
+    ),
+    moment AS (SELECT rank, step, min(start) AS first FROM operator WHERE step IS NOT NULL GROUP BY rank, step),
+    begun AS (SELECT rank, first - start - data_wait AS late FROM raw.steps JOIN moment USING (rank, step))
+    SELECT rank, if(bool_and(late < -?), 0, greatest(0.1, avg((abs(late) <= ?)::INT))) FROM begun
+    WHERE late IS NOT NULL GROUP BY rank
+"""
 _IN_TIMELINE = """
     WITH moment AS (SELECT rank, min(start) AS start FROM raw.kernels WHERE step IS NOT NULL GROUP BY rank, step),
     shown AS (SELECT DISTINCT rank, start FROM raw.events SEMI JOIN moment USING (start))
@@ -75,6 +89,12 @@ _IN_SAMPLES = """
     SELECT rank, avg((sampled.time IS NOT NULL)::INT) FROM moment LEFT JOIN sampled USING (rank, time)
     WHERE rank IN (SELECT rank FROM sampled) GROUP BY rank
 """
+
+
+def foreign_kernels(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
+    """Nothing computes before its input is there; MindInsight's step trace notes when the first operator began."""
+    message = "operators begin before the input of their step is there: kernels or steps may be another rank's"
+    return _without_their_own(connection, _FIRST_OPERATORS, message, [FIRST_NS, FIRST_NS], core=True)
 
 
 def foreign_timelines(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
@@ -145,14 +165,16 @@ def mutual_strangers(mine: Moments, stated: Moments) -> list[int]:
     return sorted(rank for rank, found in owners.items() if any(rank in owners[other] for other in found))
 
 
-def _without_their_own(connection: duckdb.DuckDBPyConnection, query: str, message: str) -> list[EvidenceGap]:
+def _without_their_own(
+    connection: duckdb.DuckDBPyConnection, query: str, message: str, given: Sequence[int] = (), *, core: bool = False
+) -> list[EvidenceGap]:
     """Ranks of which one file holds no moment of the other, if it holds nearly all on as many others."""
-    shares = dict(connection.execute(query).fetchall())
+    shares = dict(connection.execute(query, list(given)).fetchall())
     fitting = [rank for rank, share in shares.items() if share >= NEARLY_ALL]
     foreign = tuple(sorted(rank for rank, share in shares.items() if not share))
     if not foreign or len(fitting) < len(foreign):
         return []
-    return [EvidenceGap("disagreement", foreign, message, core=False)]
+    return [EvidenceGap("disagreement", foreign, message, core=core)]
 
 
 def _exchanged(connection: duckdb.DuckDBPyConnection, query: str) -> list[int]:

@@ -12,6 +12,7 @@ from paceline.run.evidence.exchanged_files import (
     exchanged_links,
     exchanged_splits,
     exchanged_times,
+    foreign_kernels,
     foreign_samples,
     foreign_timelines,
     mutual_strangers,
@@ -95,6 +96,31 @@ def test_parts_of_steps_add_up_to_their_own_durations() -> None:
     assert split((0, 1, 2)) == []
     assert split((2, 1, 0)) == [(0, 2)]
     assert split((2, 1, 0), left_out=70_000) == [], "the parts are not the whole on any rank"
+
+
+def first_kernels(*late: int, receiving: int | None = None) -> list[tuple[int, ...]]:
+    """Ranks with gaps; how long after its input each rank's first kernel begins. One may receive something first."""
+    steps = [
+        {"rank": rank, "step": step, "start": 100_000 * step, "data_wait": 77_000}
+        for rank in range(len(late))
+        for step in (1, 2)
+    ]
+    kernels = [
+        {"rank": rank, "step": step, "start": 177_000 + 100_000 * (step - 1) + each}
+        for rank, each in enumerate(late)
+        for step in (1, 2)
+    ]
+    received = [{"rank": receiving, "step": step, "start": 77_000 + 100_000 * step} for step in (1, 2)]
+    connection = tables(steps=steps, kernels=kernels, collectives=received if receiving is not None else [])
+    return [gap.ranks for gap in foreign_kernels(connection)]
+
+
+def test_the_first_kernel_begins_when_the_step_trace_has_the_first_operator() -> None:
+    assert first_kernels(1_600, 1_700, 1_600, 1_800) == []
+    assert first_kernels(1_600, -60_000, 1_600, -30_000) == [(1, 3)]
+    assert first_kernels(1_600, 60_000, 1_600, 1_700) == [], "its host launches slowly"
+    assert first_kernels(1_600, 60_000, receiving=1) == [], "a later stage of a pipeline"
+    assert first_kernels(50_000, -60_000, -50_000, 1_600) == [], "few show that the first kernel is the first operator"
 
 
 def ends(*transports: tuple[int, str]) -> list[tuple[int, ...]]:
