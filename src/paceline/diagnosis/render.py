@@ -118,6 +118,8 @@ def _evidence(measurement: MeasuredValue, language: Language) -> Evidence:
     key, texts = measurement.key, catalogue("diagnosis")
     name = measurement.name or text(f"diagnosis.evidence.{key}", language, **measurement.values)
     unit = f"diagnosis.unit.{measurement.unit}"
+    if measurement.value == 1 and f"{unit}.one" in texts:
+        unit += ".one"
     return Evidence(
         metric=name,
         value=measurement.value,
