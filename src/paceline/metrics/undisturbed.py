@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-LEAST_STEPS = 3
-"""Of a half, so that the lower quartile is not its fastest step."""
+LEAST_STEPS = 4
+"""Of a half: of fewer, two that were stopped at one place count."""
 SAME_PROGRAM = 0.8
 """In this share of the steps a rank must run equally many operators, or it runs no fixed program."""
 USUALLY = 0.5
@@ -52,6 +52,17 @@ class _Program:
     """halves × places, ns: the lower quartile over the steps."""
     waits: Bools
     """places: whether a collective usually ends there."""
+
+
+def trains_on_processors(run: RunTables) -> bool:
+    """Whether the host did the work itself: only it was recorded, and its collectives are those of processors."""
+    if not records_host_only(run):
+        return False
+    run.load(["collectives"])
+    [(known, ours)] = run.sql(
+        "SELECT count(*), count(*) FILTER (starts_with(name, 'gloo:')) FROM collectives"
+    ).fetchall()
+    return bool(known) and known == ours
 
 
 def undisturbed_time(run: RunTables, ranks: Sequence[int], groups: PeerGroups, steps: Sequence[int]) -> Floats:

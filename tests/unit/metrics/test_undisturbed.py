@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from paceline.metrics.rank_performance import rank_performance
-from paceline.metrics.undisturbed import records_host_only, undisturbed_time
+from paceline.metrics.undisturbed import records_host_only, trains_on_processors, undisturbed_time
 from support.fake_run import FakeRun
 
 MS = 1_000_000
@@ -22,7 +22,7 @@ Stops = dict[tuple[int, int], int]
 """By step and place: for how many ms the machine stops the rank there."""
 
 
-def recorded(*ranks: tuple[list[int], Stops], preparing: int | None = None, extra: int = 0) -> FakeRun:
+def recorded(*ranks: tuple[list[int], Stops], preparing: int | None = None, extra: int = 0, name: str = "x") -> FakeRun:
     """Ranks that meet at the end of each step; `extra` operators more in every second step of rank 0."""
     steps: list[Row] = []
     events: list[Row] = []
@@ -41,7 +41,15 @@ def recorded(*ranks: tuple[list[int], Stops], preparing: int | None = None, extr
             ]
             events.append({"rank": rank, "track": "other", "category": "cpu_op", "start": begin + 7, "duration": 1})
             collectives.append(
-                {"rank": rank, "step": step, "op": "all_reduce", "group": "world", "start": at, "duration": end - at}
+                {
+                    "rank": rank,
+                    "step": step,
+                    "op": "all_reduce",
+                    "name": name,
+                    "group": "world",
+                    "start": at,
+                    "duration": end - at,
+                }
             )
             exposed = end - at
             steps.append(
@@ -107,3 +115,15 @@ def test_a_rank_that_is_stopped_in_all_steps_is_not_slow_by_itself() -> None:
     assert excess.per_rank[1] > 0.2 and excess.undisturbed is not None
     assert excess.undisturbed == pytest.approx([0, 0]) and excess.persistent() == []
     assert replace(excess, undisturbed=None).persistent() == [1]
+
+
+def test_few_steps_tell_nothing() -> None:
+    run = recorded(HEALTHY, SLOW_BY_HALF)
+    assert np.isnan(undisturbed_time(run, [0, 1], ((0, 1),), list(range(7)))).all()
+    assert not np.isnan(undisturbed_time(run, [0, 1], ((0, 1),), list(range(8)))).any()
+
+
+@pytest.mark.parametrize(("name", "processors"), [("gloo:all_reduce", True), ("nccl:all_reduce", False)])
+def test_processors_train_where_their_collectives_run(name: str, processors: bool) -> None:
+    run = recorded(HEALTHY, HEALTHY, name=name)
+    assert trains_on_processors(run) is processors
