@@ -1,5 +1,6 @@
 """Screenshots of every page of a running `paceline serve`: both languages, light and dark, at 1024, 1400 and 1920 pixels.
 
+    make screenshots        # runs of 4 to 1,024 ranks, all of it; or
     paceline serve runs &
     python scripts/screenshots.py http://127.0.0.1:8080 SHOTS [--run NAME …] [--width 1024] [--page overview] [--few]
 
