@@ -9,7 +9,7 @@ PYTHON39 ?= python3.9
 UI := src/paceline/web/static/index.html
 UI_SOURCES := $(shell find ui/src ui/public -type f) src/paceline/core/texts/ui.json ui/index.html ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
 
-.PHONY: man pictures demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report soak kit-tables bundle containers test-matrix venv-mindspore-3.9 clean help
+.PHONY: man pictures screenshots demo check unit check-ui style types agent test accuracy fuzz ablation audit lock mutation test-mindspore venv-mindspore docs ui ui-types system lint bench-report soak kit-tables bundle containers test-matrix venv-mindspore-3.9 clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -113,6 +113,15 @@ man: $(STAMP) ## a manual page of every command: build/man/man1
 
 pictures: $(STAMP) $(UI) system ## pictures of the documentation, from simulated runs: docs/pictures
 	$(BIN)/python scripts/make_pictures.py
+
+screenshots: $(STAMP) $(UI) system ## every page of runs of 4 to 1,024 ranks, two languages, light and dark, three widths: screenshots/ (hours)
+	rm -rf screenshots && mkdir -p screenshots/runs
+	$(BIN)/paceline simulate screenshots/runs/r4 --hosts 1 --devices 4 --pp 1 --fault slow-link:0-2:3
+	$(BIN)/paceline simulate screenshots/runs/r16 --layout mindinsight --fault slow-rank:5:1.5
+	$(BIN)/paceline simulate screenshots/runs/r64 --hosts 8 --fault slow-link:3-5:3 --fault input-bound:9
+	$(BIN)/paceline simulate screenshots/runs/r1024 --hosts 128 --dp 64 --tp 8 --detail-ranks 16 --steps 4 --fault slow-rank:77:1.4
+	$(BIN)/paceline serve screenshots/runs --port 18421 & server=$$!; sleep 10; \
+	  $(BIN)/python scripts/screenshots.py http://127.0.0.1:18421 screenshots/shots; found=$$?; kill $$server; exit $$found
 
 lint: style types ## formatting, style, types, dependency order
 

@@ -1,5 +1,6 @@
 """Screenshots of every page of a running `paceline serve`: both languages, light and dark, at 1024, 1400 and 1920 pixels.
 
+    make screenshots        # runs of 4 to 1,024 ranks, all of it; or
     paceline serve runs &
     python scripts/screenshots.py http://127.0.0.1:8080 SHOTS [--run NAME …] [--width 1024] [--page overview] [--few]
 
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, TimeoutError, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 CHROMIUM = "/usr/bin/chromium"
@@ -41,6 +42,8 @@ PAGES = {
 WIDTHS = (1024, 1400, 1920)
 LANGUAGES = {"en": "en-US", "zh": "zh-CN"}
 SCHEMES = ("light", "dark")
+PATIENCE_MS = 300_000
+"""For the first timeline of a large run on a busy machine."""
 
 
 def main() -> int:
@@ -87,8 +90,12 @@ def _watched(page: Page, problems: list[str]) -> Page:
 
 
 def _photograph(page: Page, target: Path, width: int) -> Iterator[str]:
-    page.wait_for_selector("main h1, main h2", timeout=60_000)
-    page.wait_for_function("!document.querySelector('.busy, .waiting-table, main progress')", timeout=60_000)
+    try:
+        page.wait_for_selector("main h1, main h2", timeout=PATIENCE_MS)
+        page.wait_for_function("!document.querySelector('.busy, .waiting-table, main progress')", timeout=PATIENCE_MS)
+    except TimeoutError:
+        yield f"still busy after {PATIENCE_MS / 1e3:.0f} s"
+        return
     page.wait_for_timeout(250)
     target.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=str(target), full_page=True)

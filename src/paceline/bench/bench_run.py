@@ -231,7 +231,7 @@ class _SizeRuns:
         except PacelineError as error:
             self._warnings.append(f"{self._job.ranks} ranks: no profile: {error}")
             return None
-        part, problems = diagnose_profile(source)
+        part, problems = diagnose_profile(source, self._directory / f"profile-{self._size}.html")
         noted = tuple(f"{self._job.ranks} ranks: {problem}" for problem in problems)
         self._warnings += noted
         name = where.directory.name

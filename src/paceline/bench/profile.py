@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import paceline
 from paceline.bench.result import ProfilePart
 from paceline.core.errors import PacelineError
 
+if TYPE_CHECKING:
+    from paceline.diagnosis.rule_finding import Examination
+    from paceline.run.run import Run
 
-def diagnose_profile(source: Path) -> tuple[ProfilePart | None, tuple[str, ...]]:
-    """None, and a warning, when the recording cannot be read: the measurement is valid without it."""
+
+def diagnose_profile(source: Path, report: Path) -> tuple[ProfilePart | None, tuple[str, ...]]:
+    """With its report; None, and a warning, when the recording cannot be read: the measurement is valid without it."""
     # The engine takes half a second to load, which only recorded runs need.
     from paceline.diagnosis.diagnose import examine as examine_run
     from paceline.diagnosis.render import in_words, title
@@ -21,6 +26,7 @@ def diagnose_profile(source: Path) -> tuple[ProfilePart | None, tuple[str, ...]]
         with paceline.open(source) as run:
             examination = examine_run(run)
             shares = shares_of(rank_performance(run).rank_means)
+            problems = _write_report(run, examination, report)
     except PacelineError as error:
         return None, (f"the profile could not be diagnosed: {error}",)
     part = ProfilePart(
@@ -29,5 +35,23 @@ def diagnose_profile(source: Path) -> tuple[ProfilePart | None, tuple[str, ...]]
         shares=shares,
         diagnosis=in_words(examination, "en"),
         titles_zh=tuple(title(finding, "zh") for finding in examination.findings),
+        report="" if problems else report.name,
     )
-    return part, ()
+    return part, problems
+
+
+def _write_report(run: Run, examination: Examination, report: Path) -> tuple[str, ...]:
+    """What is in the way of it, if something is."""
+    from paceline.core.i18n import LANGUAGES
+    from paceline.diagnosis.hardware import default_hardware
+    from paceline.diagnosis.render import in_words
+    from paceline.output.html_report import write_html
+    from paceline.output.report_data import report_data
+
+    diagnoses, hardware = {each: in_words(examination, each) for each in LANGUAGES}, default_hardware()
+    try:
+        data = report_data(run, diagnoses, nominal=hardware.nominal_speeds, capacity_for=hardware.memory_for)
+        write_html(data, report)
+    except PacelineError as error:
+        return (f"no report of the profile: {error}",)
+    return ()

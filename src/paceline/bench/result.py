@@ -165,6 +165,8 @@ class ProfilePart(ResultPart, frozen=True):
     diagnosis: Diagnosis | None
     """Schema paceline.diagnosis/1, English; null when it could not be made, and why is in the warnings."""
     titles_zh: tuple[str, ...] = ()
+    report: str = ""
+    """The HTML report of the recording, relative to this result; empty = none."""
 
 
 class Measurement(ResultPart, frozen=True):

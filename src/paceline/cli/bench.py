@@ -236,7 +236,7 @@ def _write_reports(plan: BenchPlan, place: Path, result: BenchResult, outputs: _
     if plan.mllog is not None:
         _write_mllog(result, plan.mllog, place / "mllog")
     write(outputs.json_file, encode(result))
-    show(page, outputs.markdown_file, outputs.html_file, silent=outputs.json_file == STDOUT)
+    show(page, outputs.markdown_file, outputs.html_file, place, silent=outputs.json_file == STDOUT)
 
 
 def _write_mllog(result: BenchResult, submission: MlperfLog, place: Path) -> None:

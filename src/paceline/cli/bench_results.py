@@ -58,7 +58,7 @@ def report(
         found = compare(result, read_result(baseline), str(baseline))
         result = msgspec.structs.replace(result, comparisons=found)
     page = result_page(result, resolve_language(lang))
-    show(page, markdown_file, html_file, details=True)
+    show(page, markdown_file, html_file, result_file.parent, details=True)
     if baseline is not None and any(each.verdict == "worse" for each in result.comparisons):
         raise typer.Exit(WORSE)
 
@@ -143,10 +143,22 @@ def write(target: Path | None, text: str) -> None:
         atomic_write_text(target, text)
 
 
+def _base(file: Path | None, place: Path) -> str:
+    """The way from a file to a directory."""
+    return str(place) if file in (None, STDOUT) else os.path.relpath(place, file.parent)
+
+
 def show(
-    page: ReportPage, markdown_file: Path | None, html_file: Path | None, *, details: bool = False, silent: bool = False
+    page: ReportPage,
+    markdown_file: Path | None,
+    html_file: Path | None,
+    place: Path = Path(),
+    *,
+    details: bool = False,
+    silent: bool = False,
 ) -> None:
-    write(markdown_file, to_markdown(page))
-    write(html_file, to_html(page))
+    """`place` is the directory that the page belongs to."""
+    write(markdown_file, to_markdown(page, base=_base(markdown_file, place)))
+    write(html_file, to_html(page, base=_base(html_file, place)))
     if not silent and STDOUT not in (markdown_file, html_file):
         print_page(page, details=details)

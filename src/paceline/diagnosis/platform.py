@@ -1,6 +1,6 @@
 """What advice must fit: the device and framework of a recording, and whether a finding's links leave the host.
 
-    device     ascend, nvidia, amd, intel
+    device     ascend, nvidia, amd, intel, cpu (the host trained by itself)
     framework  torch, mindspore, mindspore-1 (r0.5 to r2.3: the releases that MindInsight read)
     reach      inside (a host), network (between hosts)
 
@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterable
 
 from paceline.diagnosis.finding import DirectedLink
+from paceline.metrics.undisturbed import trains_on_processors
 from paceline.run.run import Run
 
-DEVICES = frozenset({"ascend", "nvidia", "amd"})
+DEVICES = frozenset({"ascend", "nvidia", "amd", "cpu"})
 OTHER_DEVICES = frozenset({"intel"})
 """Known, without advice of their own: what is for another device is not for them."""
 FRAMEWORKS = frozenset({"torch", "mindspore", "mindspore-1"})
@@ -75,7 +76,7 @@ def _device(run: Run) -> str | None:
     for device, pattern in _CARDS_OF.items():
         if any(re.search(pattern, card) for card in cards):
             return device
-    return _device_by_work(run)
+    return _device_by_work(run) or ("cpu" if trains_on_processors(run) else None)
 
 
 def _device_by_work(run: Run) -> str | None:

@@ -7,6 +7,7 @@ import math
 import msgspec
 
 from paceline.core.i18n import Language, catalogue, text
+from paceline.core.message_texts import message_in
 from paceline.diagnosis.finding import Diagnosis, Evidence, Finding, Gain, ReplayCheck, Subject
 from paceline.diagnosis.knowledge import EntryText, load_entry
 from paceline.diagnosis.platform import reach
@@ -50,7 +51,7 @@ def finding_in_words(finding: RuleFinding, language: Language, platform: frozens
         title=title(finding, language),
         evidence=tuple(_evidence(measurement, language) for measurement in finding.evidence),
         advice=_text(finding, language).advice_for(platform | reach(finding.subject.links)),
-        doubts=finding.doubts,
+        doubts=tuple(message_in(language, doubt) for doubt in finding.doubts),
         see=f"{'own' if finding.entry else 'kb'}/{finding.id}",
     )
 
@@ -61,7 +62,7 @@ def title(finding: RuleFinding, language: Language) -> str:
     filled = _text(finding, language).title_for(
         who=_subject_name(finding, subject, language),
         amount=_shown(finding.amount),
-        detail=_shown(finding.detail),
+        detail=message_in(language, _shown(finding.detail)),
         steps=_step_names(subject, language),
     )
     # A space divides figures from Chinese words; a full-width bracket needs none.
@@ -130,6 +131,8 @@ def _evidence(measurement: MeasuredValue, language: Language) -> Evidence:
     key, texts = measurement.key, catalogue("diagnosis")
     name = measurement.name or text(f"diagnosis.evidence.{key}", language, **measurement.values)
     unit = f"diagnosis.unit.{measurement.unit}"
+    if measurement.value == 1 and f"{unit}.one" in texts:
+        unit += ".one"
     return Evidence(
         metric=name,
         value=measurement.value,

@@ -19,7 +19,9 @@ and of a rank, over the steps n in which it has a value; so everybody who divide
                       P(Binomial(steps, 1 / (h + 1)) ≥ steps in which r is slower than all of the set)
 
 On machines so noisy that no single step proves anything, a persistent excess still shows: without one, all would take
-turns in being the slowest, and `chance` says how likely it would be that one of them lost so often.
+turns in being the slowest, and `chance` says how likely it would be that one of them lost so often. Where operators of
+the host were recorded they say it better (metrics/undisturbed.py): neighbours that stop a rank all the time, too, are not the
+rank's own excess.
 
 Below EFFECT_FLOOR cards may differ by nature, for ever. There a rank is slow if it stands apart from how its peers differ
 (metrics/outliers.py), which needs eight of the run or so, and was the slowest in more steps than `chance` explains.
@@ -55,6 +57,8 @@ UNLIKELY = 1e-3
 BETWEEN_SIGMAS = 3.0
 CHANCE_APART = 0.05
 """How often chance may make a healthy rank of the run stand apart."""
+UNDISTURBED_FLOOR = 0.1
+"""Exceeding its peers' undisturbed time by this in both halves of the steps, a rank is slow by itself."""
 FEWEST_APART = 3
 """Of two peers it is not known which is the exception."""
 
@@ -73,6 +77,8 @@ class Excess:
     """1.4826 · MAD of what healthy ranks persistently have more or less than their reference."""
     chance: Floats
     """Per rank, see above."""
+    undisturbed: Floats | None = None
+    """Per rank, how much more it takes undisturbed than its peers, in the half of the steps in which that is less."""
 
     @cached_property
     def relative(self) -> Floats:
@@ -124,20 +130,40 @@ class Excess:
     @cached_property
     def _often(self) -> NDArray[np.bool_]:
         often: NDArray[np.bool_] = self.per_rank > max(EFFECT_FLOOR, BETWEEN_SIGMAS * self.between)
-        often &= self.chance < UNLIKELY
-        return often
+        return often & self._not_by_chance
+
+    @cached_property
+    def _by_itself(self) -> NDArray[np.bool_]:
+        slow: NDArray[np.bool_] = np.nan_to_num(self._undisturbed) > UNDISTURBED_FLOOR
+        return slow & (self.per_rank > EFFECT_FLOOR)
+
+    @property
+    def _not_by_chance(self) -> NDArray[np.bool_]:
+        """The slowest more often than chance explains, and no neighbour that stops it explains it."""
+        undisturbed = np.isnan(self._undisturbed)
+        unlikely: NDArray[np.bool_] = (self.chance < UNLIKELY) & (undisturbed | self._by_itself)
+        return unlikely
+
+    @property
+    def _undisturbed(self) -> Floats:
+        return np.full(len(self.values), np.nan) if self.undisturbed is None else self.undisturbed
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a rank is slower than its peers, and by more than noise explains in no step."""
+        return bool(((self.per_rank > EFFECT_FLOOR) & ~self._clear).any())
 
     def persistent(self) -> list[int]:
         """Rows of ranks that exceed the threshold persistently, worst first."""
         excess = self.per_rank
-        apart = (excess > LEAST_EFFECT) & self.apart & (self.chance < UNLIKELY)
-        found = [int(row) for row in np.flatnonzero(self._clear | self._often | apart)]
+        apart = (excess > LEAST_EFFECT) & self.apart & self._not_by_chance
+        found = [int(row) for row in np.flatnonzero(self._clear | self._by_itself | self._often | apart)]
         return sorted(found, key=lambda row: -excess[row])
 
     def doubt(self, rows: list[int]) -> float:
         """How often chance makes the least clear of these ranks look as slow, where not only its distance speaks for it."""
         by_nature = np.where(self._often, 0.0, CHANCE_APART)
-        doubts = np.where(self._clear, 0.0, np.minimum(1.0, self.chance + by_nature))
+        doubts = np.where(self._clear | self._by_itself, 0.0, np.minimum(1.0, self.chance + by_nature))
         return float(np.max(doubts[rows], initial=0.0))
 
 
@@ -178,6 +204,23 @@ def excess_over_peers(values: Floats, groups: PeerGroups) -> Excess:
     noise = max(_deviation([relative[rows].ravel() for rows in fast_halves]), _deviation(swings))
     between = _deviation([per_rank[rows] for rows in fast_halves])
     return Excess(groups, values, reference, noise, between, chance)
+
+
+def excess_undisturbed(times: Floats, groups: PeerGroups) -> Floats:
+    """How much more each rank takes than its peers, the least over the columns of `times` (ranks × halves); nan = unknown.
+
+    >>> excess_undisturbed(np.array([[10.0, 10.0], [15.0, 12.0]]), ((0, 1),)).round(3).tolist()
+    [0.0, 0.2]
+    """
+    reference = np.full(times.shape, np.nan)
+    for group in groups:
+        rows = list(group)
+        for column in range(times.shape[1]):
+            fast = [rows[place] for place in fast_half(times[rows, column])] if len(rows) > 1 else []
+            if fast:
+                reference[rows, column] = np.median(times[fast, column])
+    least: Floats = _relative(times, reference).min(axis=1, initial=np.inf)
+    return np.where(np.isinf(least), np.nan, least)
 
 
 def fast_half(values: Floats) -> list[int]:

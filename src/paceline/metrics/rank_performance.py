@@ -15,19 +15,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.communication.collectives import waiting_shares
-from paceline.metrics.communication.comm_events import PEER_TO_PEER, outside_steps
-from paceline.metrics.peers import Excess, PeerGroups, excess_over_peers, peer_groups, program
+from paceline.metrics.collectives import waiting_shares
+from paceline.metrics.comm_events import PEER_TO_PEER, outside_steps
+from paceline.metrics.peers import (
+    Excess,
+    PeerGroups,
+    excess_over_peers,
+    excess_undisturbed,
+    peer_groups,
+    program,
+)
 from paceline.metrics.self_time import self_time
 from paceline.metrics.steps import NO_STEP, PARTS, mean_by, read_steps, recorded_whole, steady_steps, step_parts
 from paceline.metrics.table import RunTables, Table
+from paceline.metrics.undisturbed import records_host_only, undisturbed_time
 
 if TYPE_CHECKING:  # only what needs a timeline imports them: `show` does without
     from paceline.metrics.timeline.rank_timeline import Timeline
@@ -165,7 +173,11 @@ class RankPerformance:
 
     @cached_property
     def excess(self) -> Excess:
-        return excess_over_peers(self.self_time, self.peer_groups)
+        found = excess_over_peers(self.self_time, self.peer_groups)
+        if not found.is_doubtful or not records_host_only(self._run):
+            return found
+        times = undisturbed_time(self._run, self.ranks.tolist(), self.peer_groups, self.steps.tolist())
+        return replace(found, undisturbed=excess_undisturbed(times, self.peer_groups))
 
     # -- tables, ms --------------------------------------------------------------------------------------------------
 

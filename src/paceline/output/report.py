@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import msgspec
 
 from paceline.core.i18n import Language
+from paceline.core.message_texts import message_in
 from paceline.core.version import __version__
 from paceline.diagnosis.finding import Diagnosis
 from paceline.output.json_columns import JsonTable, pack_table
@@ -32,6 +33,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag=SCHEMA, tag_field="s
     nominal: dict[str, float]
     """Design speed of each transport, GB/s."""
     warnings: tuple[str, ...]
+    warnings_zh: tuple[str, ...]
+    """The same in Chinese."""
     more_warnings: int
     """Warnings that are left out here."""
     all_links: int
@@ -53,6 +56,7 @@ def report_document(data: ReportData, language: Language) -> Report:
         hosts=tuple(data.hosts),
         nominal=dict(data.nominal),
         warnings=tuple(data.warnings),
+        warnings_zh=tuple(message_in("zh", warning) for warning in data.warnings),
         more_warnings=data.more_warnings,
         all_links=data.all_links,
         unplaced_links=data.unplaced_links,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from paceline.bench.report.content import result_page
-from paceline.bench.result import BenchResult, NodeFacts, OutlierPart, ProfilePart, SpreadPart
 from paceline.bench.statistics.baseline import compare
-from paceline.bench.statistics.scaling import scaling_losses, with_efficiency
+from paceline.bench.result import BenchResult, ExpectationPart, NodeFacts, OutlierPart, ProfilePart, SpreadPart
+from paceline.bench.scaling import scaling_losses, with_efficiency
+from paceline.cli.bench_results import show
 from paceline.core.i18n import Language
 from paceline.diagnosis.finding import Diagnosis, Finding, Gain, RunFacts, StepTimes, Subject
 from paceline.jobs.backend import WorkerUtilisation
@@ -200,3 +202,35 @@ def test_a_larger_size_that_learns_less_is_said(after: float, told: bool) -> Non
     ]
     page = to_markdown(result_page(msgspec.structs.replace(a_result(), measurements=tuple(sizes)), "en"))
     assert ("Accuracy falls from 0.7500 to 0.7000 with 4 ranks" in page) is told
+
+
+@pytest.mark.parametrize(
+    ("file", "address"), [("report.html", "profile-1.html"), ("elsewhere/report.html", "../run/profile-1.html")]
+)
+def test_the_recording_is_one_click_away(file: str, address: str, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    target = place / file if file == "report.html" else tmp_path / file
+    target.parent.mkdir(parents=True)
+    profile = ProfilePart(source="p", step_ms=1.0, shares={}, diagnosis=diagnosis_titled("t"), report="profile-1.html")
+    made = a_result()
+    size = msgspec.structs.replace(made.largest, profile=profile)
+    page = result_page(msgspec.structs.replace(made, measurements=(size,)), "en")
+    show(page, target.with_suffix(".md"), target, place, silent=True)
+    assert f'<a href="{address}">' in target.read_text(encoding="utf-8")
+    assert f"]({address})" in target.with_suffix(".md").read_text(encoding="utf-8")
+
+
+def test_the_chinese_report_names_metrics_and_warnings_in_chinese() -> None:
+    made = a_result()
+    failed = ExpectationPart(metric="stragglers", limit=0.0, relation="<=", value=1.0, passed=False, sure=True)
+    result = msgspec.structs.replace(
+        made,
+        expectations=(failed,),
+        verdict="FAIL",
+        comparisons=compare(made, made, "last"),
+        warnings=("2 ranks: no profile: it is gone", "node 0 card 1 is slow: 4.0 samples/s, its peers 5.0 (-20.0 %)"),
+    )
+    page = to_markdown(result_page(result, "zh"))
+    assert "FAIL（未达标）：慢卡/慢节点数 1 \\> 0" in page and "| 慢卡/慢节点数 |" in page
+    assert "吞吐，4 卡" in page and "2 卡：没有采集数据：it is gone" in page and "节点 0 的 1 号卡慢" in page
+    assert "throughput" not in page and "stragglers" not in page

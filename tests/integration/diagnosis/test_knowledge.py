@@ -103,7 +103,8 @@ def test_commands_and_settings_are_the_same_in_both_languages(entry: KnowledgeEn
 @pytest.mark.parametrize("text", TEXTS)
 def test_advice_is_several_short_sentences(text: EntryText) -> None:
     assert len(text.advice) >= 3 and len(set(text.advice)) == len(text.advice)
-    for device in sorted(DEVICES):  # as read: the lines for one device, framework and kind of link
+    # As read: the lines for one device, framework and kind of link; recordings of processors name no links.
+    for device in sorted(DEVICES - {"cpu"}):
         assert max(len(text.advice_for(frozenset({device, "torch", reach}))) for reach in REACHES) <= 8, device
     for step in text.advice:
         assert len(step) <= 160, step

@@ -369,6 +369,8 @@ export interface ServedReport {
   /** Design speed of each transport, GB/s. */
   nominal: Record<string, number>;
   warnings: string[];
+  /** The same in Chinese. */
+  warnings_zh: string[];
   /** Warnings that are left out here. */
   more_warnings: number;
   all_links: number;

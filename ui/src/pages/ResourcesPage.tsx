@@ -66,15 +66,19 @@ function MemoryMap({ run, values }: { run: string; values: Values }) {
   const accused = useAccused();
   const all = [...values.values()];
   const known = all.filter((one) => Number.isFinite(one.peak));
+  const filters = Object.fromEntries(["rank", "host", "stage"].map((name) => [name, place.query.get(name)]));
+  const measured = known.some((one) => Number.isFinite(one.capacity));
+  // Where no card tells its capacity, the fullest card is the scale.
+  const most = measured ? 1 : known.reduce((high, one) => Math.max(high, one.peak), 0) || 1;
+  const use = useCallback((one: Value) => (measured ? one.share : one.peak), [measured]);
+  const show = (value: number): string => (measured ? percent(value) : binaryBytes(value));
   const fraction = useCallback(
     (rank: Rank) => {
       const one = values.get(rank.rank);
-      return one && Number.isFinite(one.share) ? one.share : null;
+      return one && Number.isFinite(use(one)) ? use(one) / most : null;
     },
-    [values],
+    [values, use, most],
   );
-  const filters = Object.fromEntries(["rank", "host", "stage"].map((name) => [name, place.query.get(name)]));
-  const measured = known.some((one) => Number.isFinite(one.capacity));
   return (
     <Section
       id="memory"
@@ -115,7 +119,9 @@ function MemoryMap({ run, values }: { run: string; values: Values }) {
                         ...(Number.isFinite(one.capacity)
                           ? ([[t("ui.column.capacity"), binaryBytes(one.capacity)]] as [string, string][])
                           : []),
-                        [t("ui.memory.use"), percent(one.share)],
+                        ...(Number.isFinite(one.share)
+                          ? ([[t("ui.memory.use"), percent(one.share)]] as [string, string][])
+                          : []),
                       ]
                     : [[t("ui.map.missing"), ""]],
               };
@@ -123,9 +129,9 @@ function MemoryMap({ run, values }: { run: string; values: Values }) {
           />
           <Ramp
             color="compute"
-            ends={["0", percent(1)]}
-            title={t("ui.memory.use")}
-            marks={marksOf(values, accused, { value: (one) => one.share, most: 1, show: (share) => percent(share), t })}
+            ends={["0", show(most)]}
+            title={t(measured ? "ui.memory.use" : "ui.column.peak")}
+            marks={marksOf(values, accused, { value: use, most, show, t })}
           >
             {known.length < all.length && <Missing />}
           </Ramp>

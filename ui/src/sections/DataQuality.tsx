@@ -1,12 +1,14 @@
 // What is missing or odd in the data: said, not guessed.
 import { Section } from "../components/Section";
 import { ranges } from "../i18n/numbers";
-import { useText } from "../i18n/text";
+import { useLanguage, useText } from "../i18n/text";
 import { useRunData } from "../api/runData";
 
 export function DataQuality({ missing }: { missing: number[] }) {
   const t = useText();
-  const { warnings, more_warnings: more } = useRunData().document;
+  const { document } = useRunData();
+  const more = document.more_warnings;
+  const warnings = useLanguage() === "zh" ? document.warnings_zh : document.warnings;
   const nothing = warnings.length === 0 && missing.length === 0;
   return (
     <Section id="data" title={t("ui.data.title")} note={nothing ? t("ui.data.none") : undefined}>

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from paceline.bench.report.nodes import cards_section, nodes_section
-from paceline.bench.result import BenchResult, Measurement, interval_of
-from paceline.bench.statistics.scaling import if_fixed
-from paceline.bench.statistics.stragglers import outlier_name, stragglers
+from paceline.bench.result import BenchResult, ExpectationPart, Measurement, interval_of
+from paceline.bench.scaling import if_fixed
+from paceline.bench.stragglers import outlier_name, stragglers
 from paceline.core.i18n import Language, text
+from paceline.core.message_texts import message_in
 from paceline.output.page.charts import ChartPoint, PageChart, line_chart
 from paceline.output.page.page import (
+    PageLink,
     PageSection,
     PageTable,
     ReportPage,
@@ -99,12 +101,22 @@ def _verdict(result: BenchResult, language: Language) -> list[str]:
         return []
     if result.verdict == "PASS":
         return [text("bench.verdict_pass", language)]
-    failed = [
-        f"{each.metric} {_metric(each.value)} {'<' if each.relation == '>=' else '>'} {_metric(each.limit)}"
-        for each in result.expectations
-        if not each.passed
-    ]
+    failed = [_failed(each, language) for each in result.expectations if not each.passed]
     return [text("bench.verdict_fail", language, what=", ".join(failed) or result.result)]
+
+
+def _failed(expected: ExpectationPart, language: Language) -> str:
+    relation = "<" if expected.relation == ">=" else ">"
+    return f"{metric_name(expected.metric, language)} {_metric(expected.value)} {relation} {_metric(expected.limit)}"
+
+
+def metric_name(name: str, language: Language) -> str:
+    """As the result file names it in English; a comparison also names its size: "throughput, 2 ranks"."""
+    if language == "en":
+        return name
+    metric, _, size = name.partition(", ")
+    named = text(f"bench.metric_{metric}", language)
+    return join_sentences([named, message_in(language, size)], language) if size else named
 
 
 def _metric(value: float | None) -> str:
@@ -155,7 +167,9 @@ def _expectations(result: BenchResult, language: Language) -> PageSection | None
     for each in result.expectations:
         verdict = text("bench.yes" if each.passed else "bench.no", language)
         shown = verdict if each.sure else text("bench.unsure", language, verdict=verdict)
-        rows.append((each.metric, f"{each.relation} {_metric(each.limit)}", _metric(each.value), shown))
+        rows.append(
+            (metric_name(each.metric, language), f"{each.relation} {_metric(each.limit)}", _metric(each.value), shown)
+        )
     heads = _texts(("metric", "limit", "measured_value", "passed"), language)
     return PageSection(text("bench.expectations", language), (), PageTable(heads, tuple(rows), frozenset({0, 3})))
 
@@ -230,7 +244,7 @@ def _baseline(result: BenchResult, language: Language) -> PageSection | None:
         return None
     rows = tuple(
         (
-            each.metric,
+            metric_name(each.metric, language),
             format_number(each.before),
             format_number(each.after),
             f"{each.percent:+.1f} %",
@@ -248,7 +262,19 @@ def _baseline(result: BenchResult, language: Language) -> PageSection | None:
 
 def _diagnosis(result: BenchResult, language: Language) -> PageSection | None:
     sentences = [line for size in result.measurements for line in _findings(size, language)]
-    return PageSection(text("bench.diagnosis", language), tuple(sentences)) if sentences else None
+    return (
+        PageSection(text("bench.diagnosis", language), tuple(sentences), links=_reports(result, language))
+        if sentences
+        else None
+    )
+
+
+def _reports(result: BenchResult, language: Language) -> tuple[PageLink, ...]:
+    return tuple(
+        PageLink(_size(size, language) + text("bench.profile_report", language), size.profile.report)
+        for size in result.measurements
+        if size.profile is not None and size.profile.report
+    )
 
 
 def _findings(size: Measurement, language: Language) -> Iterator[str]:
@@ -316,7 +342,11 @@ def _provenance(result: BenchResult, language: Language) -> PageSection:
 
 
 def _warnings(result: BenchResult, language: Language) -> PageSection | None:
-    return PageSection(text("bench.warnings", language), result.warnings) if result.warnings else None
+    return (
+        PageSection(text("bench.warnings", language), tuple(message_in(language, each) for each in result.warnings))
+        if result.warnings
+        else None
+    )
 
 
 def _size(size: Measurement, language: Language) -> str:

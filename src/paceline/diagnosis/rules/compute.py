@@ -25,6 +25,7 @@ from paceline.metrics.operators import OperatorTime, host_operators_against_peer
 from paceline.metrics.peers import nan_median
 from paceline.metrics.rank_performance import median_place
 from paceline.metrics.steps import step_condition
+from paceline.metrics.undisturbed import trains_on_processors
 from paceline.replay.fixes import at_peer_speed
 
 SLOWER_CLOCK_SHARE = 0.97
@@ -183,6 +184,8 @@ def _outside_computing(context: DiagnosisContext, rank_row: int) -> str:
     )
     if more_own > 0 and more_data >= 0.6 * more_own:
         return "input-bound"
+    if trains_on_processors(context.run):
+        return ""  # no device waits for its launches: what lies between operators is work too
     return "host-bound" if more_free >= 0.6 * more_own else ""  # nan, where it is unknown, is not
 
 

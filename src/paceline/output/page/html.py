@@ -8,7 +8,7 @@ import msgspec
 
 from paceline.output.one_file_page import content_policy, json_in_html, ui_bundle
 from paceline.output.page.charts import PageChart
-from paceline.output.page.page import PageSection, PageTable, ReportPage
+from paceline.output.page.page import PageLink, PageSection, PageTable, ReportPage, link_address
 
 _STYLE = """
 body{margin:0 auto;max-width:1120px;padding:24px 20px 60px;background:var(--paper)}
@@ -46,8 +46,11 @@ _PAGE = """<!doctype html>
 """
 
 
-def to_html(page: ReportPage) -> str:
-    """Words and tables are there without the script, which is inside the file if it has charts."""
+def to_html(page: ReportPage, *, base: str = "") -> str:
+    """Words and tables are there without the script, which is inside the file if it has charts.
+
+    `base` leads from the file to the directory that the page belongs to.
+    """
     has_charts = any(section.chart is not None for section in page.sections)
     script = ui_bundle("report.js") if has_charts else ""
     style = ui_bundle("report.css") + _STYLE
@@ -57,17 +60,22 @@ def to_html(page: ReportPage) -> str:
         title=escape(page.title),
         style=style,
         headline=escape(page.headline).replace(" %", "&nbsp;%"),
-        sections="\n".join(_section(section) for section in page.sections),
+        sections="\n".join(_section(section, base) for section in page.sections),
         script=f"<script>{script}</script>" if script else "",
     )
 
 
-def _section(section: PageSection) -> str:
-    kind, around = ("li", "ul") if section.table is None and len(section.sentences) > 1 else ("p", "div")
-    sentences = "".join(f"<{kind}>{escape(sentence)}</{kind}>" for sentence in section.sentences)
+def _section(section: PageSection, base: str) -> str:
+    lines = [*map(escape, section.sentences), *(_link(link, base) for link in section.links)]
+    kind, around = ("li", "ul") if section.table is None and len(lines) > 1 else ("p", "div")
+    sentences = "".join(f"<{kind}>{line}</{kind}>" for line in lines)
     table = _table(section.table) if section.table else ""
     chart = _chart(section.chart) if section.chart else ""
     return f"<section><h2>{escape(section.title)}</h2><{around}>{sentences}</{around}>{chart}{table}</section>"
+
+
+def _link(link: PageLink, base: str) -> str:
+    return f'<a href="{escape(link_address(link, base))}">{escape(link.name)}</a>'
 
 
 def _chart(chart: PageChart) -> str:

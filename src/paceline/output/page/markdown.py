@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from paceline.core.text_encoding import without_controls
-from paceline.output.page.page import PageTable, ReportPage
+from paceline.output.page.page import PageTable, ReportPage, link_address
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
 
 
-def to_markdown(page: ReportPage) -> str:
+def to_markdown(page: ReportPage, *, base: str = "") -> str:
     lines = [f"# {_plain(page.title)}", "", f"**{_plain(page.headline)}**"]
     for section in page.sections:
         lines += ["", f"## {_plain(section.title)}", ""]
@@ -19,6 +19,7 @@ def to_markdown(page: ReportPage) -> str:
             lines += _table(section.table)
         else:
             lines += [f"- {_plain(sentence)}" for sentence in section.sentences]
+            lines += [f"- [{_plain(link.name)}]({link_address(link, base)})" for link in section.links]
     return "\n".join(lines) + "\n"
 
 

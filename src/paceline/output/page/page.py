@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from paceline.core.i18n import Language
 from paceline.output.page.charts import PageChart
@@ -18,12 +19,22 @@ class PageTable:
 
 
 @dataclass(frozen=True)
+class PageLink:
+    """Another file, and what it is called."""
+
+    name: str
+    target: str
+    """Relative to the directory that the page belongs to."""
+
+
+@dataclass(frozen=True)
 class PageSection:
     title: str
     sentences: tuple[str, ...] = ()
     table: PageTable | None = None
     chart: PageChart | None = None
     """For outputs that can draw it."""
+    links: tuple[PageLink, ...] = ()
     detail: bool = False
     """Left out where there is little space: the answer does not need it."""
 
@@ -35,6 +46,15 @@ class ReportPage:
     """The answer, in one line."""
     sections: tuple[PageSection, ...]
     language: Language
+
+
+def link_address(link: PageLink, base: str) -> str:
+    """The address to write into a file; `base` leads from it to the page's directory.
+
+    >>> link_address(PageLink("report", "profile 2.html"), "../run")
+    '../run/profile%202.html'
+    """
+    return quote(f"{base}/{link.target}" if base and base != "." else link.target)
 
 
 def without_empty_columns(table: PageTable) -> PageTable:

@@ -25,6 +25,8 @@ def print_page(page: ReportPage, *, details: bool = False) -> None:
         console.print(f"  [dim]{escape(section.title)}[/]")
         for sentence in section.sentences:
             console.print(f"    {escape(sentence)}", soft_wrap=True)
+        for link in section.links:
+            console.print(f"    {escape(link.name)}: {escape(link.target)}", soft_wrap=True)
         if section.table is not None:
             console.print(Padding(_table(section.table), (0, 0, 0, 4), expand=False))
         console.print()

@@ -76,8 +76,8 @@ def create_executor(address: str, *, workers: int) -> ProcessExecutor:
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
-    import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    # Spawned, because forking a process with DuckDB threads can deadlock.
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=mark_expendable)
+    from paceline.run.executors.spawning import OwnSpawnContext
+
+    return ProcessPoolExecutor(workers, mp_context=OwnSpawnContext(), initializer=mark_expendable)

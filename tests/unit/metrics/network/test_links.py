@@ -51,8 +51,8 @@ def test_other_transports_kinds_group_sizes_and_amounts_are_other_classes() -> N
     ]
 
 
-def test_two_links_of_a_kind_say_nothing() -> None:
-    assert all(np.isnan(row["ratio"]) for row in links(*HEALTHY[:2]).values())
+def test_a_link_without_others_of_its_kind_says_nothing() -> None:
+    assert all(np.isnan(row["ratio"]) for row in links(HEALTHY[0]).values())
 
 
 def test_a_link_of_several_kinds_is_one_row_and_what_cannot_be_compared_counts_as_it_is() -> None:

@@ -40,8 +40,9 @@ def test_little_traffic_says_nothing(size: int, reference: float | None) -> None
     assert references(*ring(100_000, 100_000, 100_000, size=1_000_000), moved(9, 10, size, 200_000))[9] == reference
 
 
-def test_three_links_are_a_class_and_the_fast_half_is_its_reference() -> None:
-    assert references(*ring(FAST, 2 * FAST)) == {0: None, 1: None}
+def test_two_links_are_a_class_and_the_fast_half_is_its_reference() -> None:
+    assert references(*ring(FAST)) == {0: None}
+    assert references(*ring(FAST, 2 * FAST)) == {0: 10, 1: 10}
     assert set(references(*ring(FAST, 2 * FAST, 2 * FAST)).values()) == {7.5}  # 5 is slow, of 5 and 10 the median
     assert set(references(*ring(FAST, FAST, 4 * FAST, 4 * FAST)).values()) == {10}
     assert set(references(*ring(FAST, 2 * FAST, 4 * FAST, 5 * FAST, 7 * FAST)).values()) == {5}

@@ -82,3 +82,27 @@ def test_a_pipeline_that_runs_in_a_circle_has_no_stages() -> None:
 @pytest.mark.parametrize(("first", "second", "expected"), [(3, 8, [0, 1]), (8, 3, [1, 0]), (5, 5, [0, 1])])
 def test_in_combined_calls_the_one_that_waited_longer_receives(first: int, second: int, expected: list[int]) -> None:
     assert stages(Event(0, 10 - first, 10, 0, "send_receive"), Event(1, 10 - second, 10, 0, "send_receive")) == expected
+
+
+def test_ranks_that_compute_layers_together_are_in_one_stage() -> None:
+    """A message that was put to the wrong sender does not make a chain of their stages."""
+    wrong = messages((0, 2, 10), (2, 1, 20), (1, 3, 12), (2, 0, 30), (3, 1, 32))
+    assert stages(*wrong) == [0, 2, 1, 3]
+    met = [
+        Event(rank, 0, 50, 20 + n, group=group)
+        for group, ranks in TEAMS.items()
+        for n in NUMBERS[group]
+        for rank in ranks
+    ]
+    assert stages(*wrong, *met) == [0, 0, 1, 1]
+
+
+def test_groups_that_span_stages_make_no_team() -> None:
+    everybody = [Event(rank, 0, 50, 20 + n, group="world") for n in range(9) for rank in range(3)]
+    assert stages(*messages((0, 1, 10), (1, 2, 20)), *everybody) == [0, 1, 2]
+    first_and_last = [Event(rank, 0, 50, 20, group="embedding") for rank in (0, 2)]
+    assert stages(*messages((0, 1, 10), (1, 2, 20)), *first_and_last) == [0, 1, 2]
+
+
+TEAMS = {"one": (0, 1), "other": (2, 3)}
+NUMBERS = {"one": range(9), "other": range(9, 18)}

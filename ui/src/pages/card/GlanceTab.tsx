@@ -167,13 +167,21 @@ function Memory({ run, card }: CardTabProps) {
   );
   const [peak] = useRows(run, "memory", { rank: card.rank, limit: 1 }, known);
   const series = asked.value ? memorySeries(asked.value.columns, t("ui.column.peak"), t) : [];
+  const planned = asked.value?.columns.text("kind").includes("node") ?? false;
   return (
     <Glance
       tab="memory"
       title={t("ui.web.card.glance.memory")}
       missing={curve || known ? undefined : t("ui.memory.empty")}
     >
-      {series.length > 0 && <SmallCurve series={series} format={binaryBytes} label={t("ui.web.card.glance.memory")} />}
+      {series.length > 0 && (
+        <SmallCurve
+          series={series}
+          format={binaryBytes}
+          unit={planned ? "" : " s"}
+          label={t("ui.web.card.glance.memory")}
+        />
+      )}
       {peak && typeof peak["peak"] === "number" && (
         <p class="note">
           {typeof peak["capacity"] === "number"
@@ -189,12 +197,20 @@ function Memory({ run, card }: CardTabProps) {
   );
 }
 
-function SmallCurve({ series, format, label }: { series: Series[]; format: (value: number) => string; label: string }) {
+interface SmallCurveProps {
+  series: Series[];
+  format: (value: number) => string;
+  /** Of the horizontal axis, with the space before it. */
+  unit?: string;
+  label: string;
+}
+
+function SmallCurve({ series, format, unit = "", label }: SmallCurveProps) {
   return (
     <Curve
       series={series}
       format={format}
-      formatX={(value) => fixed(value, Number.isInteger(value) ? 0 : 1)}
+      formatX={(value) => fixed(value, Number.isInteger(value) ? 0 : 1) + unit}
       label={label}
       height={HEIGHT}
       whole

@@ -1,0 +1,36 @@
+"""Worker processes that do not run the user's script again.
+
+A spawned process imports the main module of its parent before it works. A script without `if __name__ == "__main__"` would open
+the same run in it, and wait for ever for the lock that its parent holds. Our workers need nothing of that module.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.context import SpawnContext, SpawnProcess
+
+
+class OwnSpawnProcess(SpawnProcess):
+    def start(self) -> None:
+        with _hidden_main():
+            super().start()
+
+
+class OwnSpawnContext(SpawnContext):
+    """Spawned, because forking a process with DuckDB threads can deadlock."""
+
+    Process = OwnSpawnProcess
+
+
+@contextmanager
+def _hidden_main() -> Iterator[None]:
+    """While the main module has neither name nor file, nobody can import it."""
+    main = vars(sys.modules["__main__"])
+    known = {name: main.get(name) for name in ("__spec__", "__file__")}
+    main.update(dict.fromkeys(known))
+    try:
+        yield
+    finally:
+        main.update(known)
