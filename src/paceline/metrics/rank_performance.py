@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.collectives import waiting_shares
-from paceline.metrics.comm_events import PEER_TO_PEER, outside_steps
+from paceline.metrics.communication.collectives import waiting_shares
+from paceline.metrics.communication.comm_events import PEER_TO_PEER, outside_steps
 from paceline.metrics.peers import (
     Excess,
     PeerGroups,

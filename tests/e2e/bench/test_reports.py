@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from paceline.bench.report.content import result_page
-from paceline.bench.statistics.baseline import compare
 from paceline.bench.result import BenchResult, ExpectationPart, NodeFacts, OutlierPart, ProfilePart, SpreadPart
-from paceline.bench.scaling import scaling_losses, with_efficiency
+from paceline.bench.statistics.baseline import compare
+from paceline.bench.statistics.scaling import scaling_losses, with_efficiency
 from paceline.cli.bench_results import show
 from paceline.core.i18n import Language
 from paceline.diagnosis.finding import Diagnosis, Finding, Gain, RunFacts, StepTimes, Subject

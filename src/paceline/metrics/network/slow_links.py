@@ -25,7 +25,7 @@ from paceline.metrics.table import Source
 FEW_BYTES = 1_000_000
 """Traffic below this says nothing about bandwidth."""
 FEWEST_LINKS = 2
-"""As the diagnosis (metrics/link_model.py): a class of two compares the slower with the faster."""
+"""As the diagnosis (metrics/network/link_model.py): a class of two compares the slower with the faster."""
 
 _COUNTS = "src <> dst AND transport <> 'LOCAL' AND scope = 'global' AND duration > 0"
 

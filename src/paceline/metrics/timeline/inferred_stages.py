@@ -14,8 +14,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.metrics.comm_events import CommEvents
-from paceline.metrics.rank_timeline import Timeline
+from paceline.metrics.communication.comm_events import CommEvents
+from paceline.metrics.timeline.rank_timeline import Timeline
 
 UNKNOWN = -1
 MOST_TEAM = 64

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from paceline.run import batch as batch_module
-from paceline.run.batch import BatchSink, open_batch
+from paceline.run.tables import batch as batch_module
+from paceline.run.tables.batch import BatchSink, open_batch
 from paceline.storage.file_tree import Tree
 
 EVENTS = frozenset({"events"})
