@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.ascend_db.columns import Column, StringIds, as_column, as_integers, unknown
 
 MAGIC = b"SQLite format 3\x00"
@@ -168,11 +169,11 @@ def open_database(path: Path) -> Iterator[Database]:
     try:
         connection = sqlite3.connect(uri, uri=True)
     except sqlite3.Error as error:
-        raise FormatError(f"cannot be opened as SQLite ({error})", file=path) from error
+        raise FormatError(message("sqlite_open", error=error), file=path) from error
     try:
         yield _with_schema(path, connection)
     except sqlite3.Error as error:
-        raise FormatError(f"is damaged, cut off or has other columns than expected ({error})", file=path) from error
+        raise FormatError(message("sqlite_damaged", error=error), file=path) from error
     finally:
         connection.close()
 

@@ -9,21 +9,22 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 
+from paceline.core.message import Message, message
 from paceline.storage.file_tree import File
 
 _TAIL = 256
 _SAMPLE = 4096
 
 
-def cut_off(path: Path, size: int) -> str | None:
+def cut_off(path: Path, size: int) -> Message | None:
     """What is wrong with the end of a file; None if nothing is, or if its format does not tell."""
     suffix = path.suffix.lower()
     if size == 0 or suffix not in (".json", ".csv", ".trace"):
         return None  # an empty file is reported by its reader
     tail = _bytes_at(path, max(0, size - _TAIL), _TAIL)
     if suffix == ".csv":
-        return None if tail.endswith((b"\n", b"\r")) else "its last line has no line end: it seems to be cut off"
-    return None if tail.rstrip()[-1:] in (b"]", b"}") else "does not end with a closing bracket: it seems to be cut off"
+        return None if tail.endswith((b"\n", b"\r")) else message("cut_line")
+    return None if tail.rstrip()[-1:] in (b"]", b"}") else message("cut_bracket")
 
 
 def same_content(files: Iterable[File]) -> list[list[File]]:
