@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Callable, Union
+from typing import Union
 
 from paceline.core.i18n import Language, catalogue, text
 from paceline.core.text_encoding import printable
@@ -31,10 +31,6 @@ class Message:
 
     def __hash__(self) -> int:
         return hash((self.key, tuple(self.values.items())))
-
-    def map_texts(self, change: Callable[[str], str]) -> Message:
-        """The same with every text among its values changed."""
-        return Message(self.key, {name: map_texts(value, change) for name, value in self.values.items()})
 
 
 Sentence = Union[Message, str]
@@ -92,12 +88,6 @@ def message_in(language: Language, sentence: Sentence) -> str:
     '3 号卡：文件为空'
     """
     return sentence if isinstance(sentence, str) else _said(sentence, language, _DEEPEST)
-
-
-def map_texts(value: Message | str | int | float, change: Callable[[str], str]) -> Message | str | int | float:
-    if isinstance(value, Message):
-        return value.map_texts(change)
-    return change(value) if isinstance(value, str) else value
 
 
 def _value(value: object) -> Message | str | int | float:

@@ -17,7 +17,7 @@ from pathlib import Path
 import duckdb
 
 from paceline.core.errors import is_interrupt
-from paceline.core.message import message
+from paceline.core.message import Sentence, message
 from paceline.core.scratch_directory import scratch_directory
 from paceline.core.text_encoding import printable
 from paceline.formats.base import RecordingSection
@@ -95,7 +95,7 @@ class FailedBatch:
     """A batch that crashed every worker that read it."""
 
     keys: tuple[str, ...]
-    reason: str
+    reason: Sentence
 
 
 def fill_store(
@@ -156,7 +156,7 @@ def _fill_batches(
         store.save()
 
 
-def _skipped(task: ReadTask, reason: str) -> ReadResult:
+def _skipped(task: ReadTask, reason: Sentence) -> ReadResult:
     files = task.section.files
     name = printable(files[0].relative) if files else None
     warning = StoredWarning(task.rank, name, message("skipped", error=reason), lost=True)

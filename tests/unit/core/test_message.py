@@ -14,7 +14,7 @@ import pytest
 
 from paceline.core.errors import FormatError
 from paceline.core.i18n import catalogue
-from paceline.core.message import Message, Sentence, in_lines, listed, message, message_in, ranks_named, said_at
+from paceline.core.message import Message, Sentence, in_lines, message, message_in, said_at
 from paceline.run.evidence.gap import EvidenceGap
 from paceline.run.read_warning import ReadWarning
 
@@ -94,12 +94,6 @@ def test_a_damaged_file_does_not_nest_without_end() -> None:
     for _ in range(500):
         said = message("at", place="a", said=said)
     assert message_in("zh", said).endswith("…")
-
-
-def test_every_text_of_a_message_can_be_changed() -> None:
-    said = message("at", place="node1", said=message("workers", n=1, all=2))
-    assert str(said.map_texts(lambda text: text.replace("node1", "host-1"))) == "host-1: has 1 of 2 workers"
-    assert str(listed([ranks_named([1]), "b"])) == "rank 1, b"
 
 
 def test_code_and_catalogue_name_the_same_messages() -> None:
