@@ -204,7 +204,7 @@ class _SizeRuns:
                 number=number,
                 job_id=repetition.job_id,
                 repetition=repetition,
-                warnings=tuple(score.warnings),
+                warnings=score.said,
             )
         )
 

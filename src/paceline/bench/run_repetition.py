@@ -139,7 +139,7 @@ def run_measured(
     made = _repetition(ran, score, times)
     facts, problems = read_workload_facts(place / FILE)
     made = msgspec.structs.replace(made, evaluations=evaluations, time_to_quality=reached, workload=facts)
-    return made, replace(score, warnings=(*score.warnings, *problems))
+    return made, replace(score, said=(*score.said, *problems))
 
 
 def run_recorded(plan: BenchPlan, job: JobDescription, where: RunPlace, *, on_log: OnLog | None = None) -> Path:

@@ -46,7 +46,12 @@ class BenchScore:
     ranks: int
     cards: tuple[tuple[float, ...], ...]
     """Throughput of every card, by node."""
-    warnings: tuple[Sentence, ...] = ()
+    said: tuple[Sentence, ...] = ()
+    """The warnings in words that `message_in` finds."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(map(str, self.said))
 
     @property
     def nodes(self) -> int:
@@ -67,7 +72,7 @@ class BenchScore:
             ranks=self.ranks,
             nodes=self.nodes if self.single_server else None,
             cards=self.cards,
-            warnings=tuple(map(str, self.warnings)),
+            warnings=self.warnings,
         )
 
 
@@ -91,7 +96,7 @@ def with_slow_parts(found: BenchScore) -> BenchScore:
     slow = list(map(_slow_node, slow_values(found.throughput_list))) if found.single_server else []
     for node, cards in enumerate(found.cards):
         slow += [_slow_card(node, each) if found.single_server else _slow_rank(each) for each in slow_values(cards)]
-    return replace(found, warnings=(*found.warnings, *slow))
+    return replace(found, said=(*found.said, *slow))
 
 
 def _slow_node(slow: Outlier) -> Message:
@@ -118,7 +123,7 @@ def score(results: ResultSet) -> BenchScore:
         single_server=results.single_server,
         ranks=sum(len(node) for node in cards),
         cards=cards,
-        warnings=results.warnings,
+        said=results.warnings,
     )
 
 
