@@ -7,6 +7,7 @@ else may pass its own sentence instead, which is shown as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Union
@@ -93,22 +94,32 @@ def message_in(language: Language, sentence: Sentence) -> str:
 def _value(value: object) -> Message | str | int | float:
     if isinstance(value, Exception):
         value = getattr(value, "said", value)  # ours, see PacelineError
-    if isinstance(value, (Message, int)):
+    if isinstance(value, Message) or (isinstance(value, int) and abs(value) < 1 << 63):
         return value
-    return float(value) if isinstance(value, float) else printable(value)
+    return float(value) if isinstance(value, float) and math.isfinite(value) else printable(value)
 
 
 def _said(said: Message, language: Language, deepest: int) -> str:
     """A key or values that this version does not know are those of a file of another version."""
-    values = {
-        name: (_said(value, language, deepest - 1) if deepest else "…") if isinstance(value, Message) else value
-        for name, value in said.values.items()
-    }
+    values = {name: _shown(value, language, deepest) for name, value in said.values.items()}
     key = f"messages.{said.key}"
     try:
         return text(key, language, **values) if key in catalogue("messages") else _unknown(said.key, values)
     except (KeyError, ValueError):
         return _unknown(said.key, values)
+
+
+def _shown(value: Message | str | int | float, language: Language, deepest: int) -> str | int | float:
+    if isinstance(value, Message):
+        return _Text(_said(value, language, deepest - 1) if deepest else "…")
+    return _Text(value) if isinstance(value, str) else value
+
+
+class _Text(str):
+    """In place of a number, too large or not finite: shown as it is, however numbers are shown there."""
+
+    def __format__(self, how: str) -> str:
+        return str(self)
 
 
 def _unknown(key: str, values: dict[str, str | int | float]) -> str:
