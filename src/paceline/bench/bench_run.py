@@ -36,6 +36,7 @@ from paceline.bench.statistics.outliers import find_outliers
 from paceline.bench.statistics.scaling import scaling_losses, with_efficiency
 from paceline.bench.workload_facts import with_workload
 from paceline.core.errors import PacelineError
+from paceline.core.message import Sentence, message, said_at
 from paceline.jobs import JobDescription
 
 JOBS = "paceline-jobs"
@@ -68,7 +69,7 @@ def run_benchmark(
     progress = progress or BenchProgress.begin(directory, options_of(plan))
     started = progress.options.started
     busy = busy_machine_warning() if plan.job.backend == "local" else None
-    warnings = [busy] if busy else []
+    warnings: list[Sentence] = [busy] if busy else []
     measurements: list[Measurement] = []
     failure: PacelineError | None = None
     for size in plan.sizes:
@@ -78,13 +79,13 @@ def run_benchmark(
             if not measurements:
                 raise
             failure = error
-            warnings.append(f"{size} ranks: {error}")
+            warnings.append(said_at(message("place_size", n=size), error.said))
             break
     return _result(plan, measurements, started, warnings, failed=failure is not None), failure
 
 
 def _result(
-    plan: BenchPlan, measurements: Sequence[Measurement], started: float, warnings: Sequence[str], *, failed: bool
+    plan: BenchPlan, measurements: Sequence[Measurement], started: float, warnings: Sequence[Sentence], *, failed: bool
 ) -> BenchResult:
     grown = with_efficiency(measurements)
     local = plan.job.backend == "local"
@@ -122,7 +123,8 @@ def _result(
             flavor=plan.job.flavor,
             pool=plan.job.pool_id,
         ),
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=tuple(map(str, dict.fromkeys(warnings))),
+        warnings_said=tuple(dict.fromkeys(warnings)),
     )
     if plan.expect is None:
         return made
@@ -157,7 +159,7 @@ class _SizeRuns:
         directory: Path,
         listeners: RunListeners,
         progress: BenchProgress,
-        warnings: list[str],
+        warnings: list[Sentence],
     ) -> None:
         self._plan, self._size, self._directory = plan, size, directory
         self._listeners, self._progress, self._warnings = listeners, progress, warnings
@@ -202,7 +204,7 @@ class _SizeRuns:
                 number=number,
                 job_id=repetition.job_id,
                 repetition=repetition,
-                warnings=tuple(score.warnings),
+                warnings=score.said,
             )
         )
 
@@ -229,14 +231,17 @@ class _SizeRuns:
             where = self._begin(PROFILE, "profile", known)
             source = run_recorded(self._plan, self._job, where, on_log=self._listeners.on_log)
         except PacelineError as error:
-            self._warnings.append(f"{self._job.ranks} ranks: no profile: {error}")
+            self._warnings.append(self._of_size(message("no_profile", error=error)))
             return None
         part, problems = diagnose_profile(source, self._directory / f"profile-{self._size}.html")
-        noted = tuple(f"{self._job.ranks} ranks: {problem}" for problem in problems)
+        noted = tuple(map(self._of_size, problems))
         self._warnings += noted
         name = where.directory.name
         self._progress.record(RunRecord(size=self._size, number=PROFILE, job_id=name, profile=part, warnings=noted))
         return part
+
+    def _of_size(self, said: Sentence) -> Sentence:
+        return said_at(message("place_size", n=self._job.ranks), said)
 
 
 def options_of(

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import paceline
 from paceline.bench.result import ProfilePart
 from paceline.core.errors import PacelineError
+from paceline.core.message import Sentence, message
 
 if TYPE_CHECKING:
     from paceline.diagnosis.rule_finding import Examination
     from paceline.run.run import Run
 
 
-def diagnose_profile(source: Path, report: Path) -> tuple[ProfilePart | None, tuple[str, ...]]:
+def diagnose_profile(source: Path, report: Path) -> tuple[ProfilePart | None, tuple[Sentence, ...]]:
     """With its report; None, and a warning, when the recording cannot be read: the measurement is valid without it."""
     # The engine takes half a second to load, which only recorded runs need.
     from paceline.diagnosis.diagnose import examine as examine_run
@@ -28,7 +29,7 @@ def diagnose_profile(source: Path, report: Path) -> tuple[ProfilePart | None, tu
             shares = shares_of(rank_performance(run).rank_means)
             problems = _write_report(run, examination, report)
     except PacelineError as error:
-        return None, (f"the profile could not be diagnosed: {error}",)
+        return None, (message("no_diagnosis", error=error),)
     part = ProfilePart(
         source=str(source),
         step_ms=examination.run.step_ms.median,
@@ -40,7 +41,7 @@ def diagnose_profile(source: Path, report: Path) -> tuple[ProfilePart | None, tu
     return part, problems
 
 
-def _write_report(run: Run, examination: Examination, report: Path) -> tuple[str, ...]:
+def _write_report(run: Run, examination: Examination, report: Path) -> tuple[Sentence, ...]:
     """What is in the way of it, if something is."""
     from paceline.core.i18n import LANGUAGES
     from paceline.diagnosis.hardware import default_hardware
@@ -53,5 +54,5 @@ def _write_report(run: Run, examination: Examination, report: Path) -> tuple[str
         data = report_data(run, diagnoses, nominal=hardware.nominal_speeds, capacity_for=hardware.memory_for)
         write_html(data, report)
     except PacelineError as error:
-        return (f"no report of the profile: {error}",)
+        return (message("no_report", error=error),)
     return ()

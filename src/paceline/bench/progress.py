@@ -13,6 +13,7 @@ import msgspec
 from paceline.bench.result import LARGEST, ProfilePart, Repetition
 from paceline.core.atomic_write import atomic_write_text
 from paceline.core.errors import UsageError
+from paceline.core.message import Sentence
 
 FILE = "progress.json"
 PROFILE = 0
@@ -40,7 +41,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repetition: Repetition | None = None
     """None while it runs."""
     profile: ProfilePart | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Sentence, ...] = ()
 
 
 class _Document(msgspec.Struct, frozen=True, tag="paceline.bench-progress/1", tag_field="schema"):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from paceline import __version__
 from paceline.bench.result import EnergyPart, Provenance
+from paceline.core.message import Message, message
 
 BUSY = 0.75
 """Load per core from which on other work disturbs a benchmark."""
@@ -43,17 +44,14 @@ def cores() -> int | None:
     return os.cpu_count()
 
 
-def busy_machine_warning() -> str | None:
+def busy_machine_warning() -> Message | None:
     """A warning if this machine is busy with other work when a benchmark begins."""
     if not hasattr(os, "getloadavg"):
         return None
     load, own = os.getloadavg()[0], cores() or 1
     if load < BUSY * own:
         return None
-    return (
-        f"this machine was busy when the benchmark began (load {load:.1f} on {own} cores): "
-        "throughput may be too low and vary more"
-    )
+    return message("busy", load=load, n=own)
 
 
 def _version(package: str) -> str | None:

@@ -21,6 +21,7 @@ import msgspec
 
 from paceline.bench.spread import mean_interval
 from paceline.core.errors import FormatError
+from paceline.core.message import Sentence
 from paceline.diagnosis.finding import Diagnosis
 from paceline.jobs.backend import WorkerUtilisation
 
@@ -211,11 +212,15 @@ class BaselineComparison(ResultPart, frozen=True):
 
     baseline: str
     metric: str
+    """With its size: "throughput, 2 ranks"."""
     before: float
     after: float
     noise: float
     percent: float
     verdict: Literal["better", "worse", "same"]
+    name: str = ""
+    """The metric without its size; empty in results of older versions, as `ranks`."""
+    ranks: int | None = None
 
 
 class ExpectationPart(ResultPart, frozen=True):
@@ -284,6 +289,8 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True, tag="paceline.bench
     target_accuracy: float | None = None
     provenance: Provenance
     warnings: tuple[str, ...] = ()
+    warnings_said: tuple[Sentence, ...] = ()
+    """The same as keys and values, to be shown in any language; empty in results of older versions."""
 
     @property
     def largest(self) -> Measurement:

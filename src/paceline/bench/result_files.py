@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from paceline.bench.number_file import ACCURACY_KEYS, THROUGHPUT_KEYS, read_count, read_number
 from paceline.core.errors import FormatError, PacelineError, UsageError
+from paceline.core.message import Sentence, in_lines, message, said_at
 from paceline.core.scratch_directory import scratch_directory
 from paceline.core.waiting import waiting_for
 from paceline.storage.url import is_remote, parse_url
@@ -34,7 +35,7 @@ _Value = TypeVar("_Value")
 class ResultError(PacelineError):
     """Result files that are missing or broken: exit code 4, or 3 when only the accuracy is."""
 
-    def __init__(self, message: str, *, hint: str | None = None, only_accuracy: bool = False) -> None:
+    def __init__(self, message: Sentence, *, hint: str | None = None, only_accuracy: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.exit_code = 3 if only_accuracy else 4
 
@@ -53,7 +54,7 @@ class NodeResult:
 class ResultSet:
     nodes: tuple[NodeResult, ...]
     single_server: bool
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Sentence, ...] = ()
 
 
 @contextmanager
@@ -116,7 +117,7 @@ def read_single_servers(where: Path, *, nodes: int | None = None, accuracy: bool
     # A node that lost a card looks like a smaller node; nodes of different size need a ranksize.json each.
     expected = cards_of_all or max((len(_cards(where / name)) for name in names), default=0) or 1
     read: list[NodeResult] = []
-    warnings: list[str] = []
+    warnings: list[Sentence] = []
     for name in names:
         place = where / name
         declared = problems.value(read_count, place / "ranksize.json") if _has(place, "ranksize.json") else None
@@ -135,7 +136,7 @@ def _read_offline(where: Path, problems: _Problems, ranks: int | None, accuracy:
     values = [problems.value(_throughput, where / f"throughput_rank_{rank}") for rank in range(count)]
     precision = problems.value(_accuracy, where / "eval_acc.log") if accuracy else None
     problems.raise_any()
-    untold = () if ranks else (f"{where}: the number of ranks is unknown; {count} found (set --ranks)",)
+    untold = () if ranks else (said_at(str(where), message("ranks_unknown", n=count)),)
     node = NodeResult("cluster", tuple(value for value in values if value is not None), precision)
     return ResultSet((node,), False, (*untold, *_left_over(where, count)))
 
@@ -162,11 +163,11 @@ class _Problems:
     def raise_any(self) -> None:
         if not self._found:
             return
-        shown = "\n          ".join(self._found[:_MOST_NAMED])
         more = len(self._found) - _MOST_NAMED
+        told = said_at(self._source, message("broken_results", n=len(self._found)))
+        left = [message("and_more", n=more)] if more > 0 else []
         raise ResultError(
-            f"{self._source}: no score; result files missing or broken: {len(self._found)}\n          {shown}"
-            + (f"\n          … and {more} more" if more > 0 else ""),
+            in_lines([told, *self._found[:_MOST_NAMED], *left]),
             hint=self._hint,
             only_accuracy=not self._others,
         )
@@ -204,10 +205,8 @@ def _node_names(where: Path) -> list[str]:
     return [str(node) for node in range(max(numbers, default=-1) + 1)]
 
 
-def _left_over(where: Path, count: int) -> tuple[str, ...]:
+def _left_over(where: Path, count: int) -> tuple[Sentence, ...]:
     extra = [rank for rank in _cards(where) if rank >= count]
     if not extra:
         return ()
-    return (
-        f"{where}: {len(extra)} throughput file(s) beyond the {count} ranks; not counted (left from an earlier run?)",
-    )
+    return (said_at(str(where), message("left_over", n=len(extra), all=count)),)

@@ -24,6 +24,7 @@ from paceline.bench.statistics.score import BenchScore, score_directory
 from paceline.bench.statistics.time_to_quality import EVALUATIONS, read_evaluations, time_to_quality
 from paceline.bench.workload_facts import FILE, read_workload_facts
 from paceline.core.errors import PacelineError, UsageError
+from paceline.core.message import Sentence, in_lines, message, said_at
 from paceline.jobs import JobDescription, JobHandle, JobOutcome, JobPhase, LogPiece, backend_for, submit, wait
 from paceline.jobs.job_registry import find_record
 from paceline.jobs.submission import recover_handle
@@ -101,12 +102,12 @@ def run_job(
         print(f"\npaceline: stopped the running job {handle.id}", file=sys.stderr)
         raise
     if not outcome.succeeded:
-        late = f"stopped after {minutes:g} minutes (timeout_minutes)\n          " if too_late.is_set() else ""
-        raise TrainingError(late + _failure(outcome), hint=f"complete logs: {handle.logs}")
+        late = [message("timed_out", minutes=f"{minutes:g}")] if too_late.is_set() else []
+        raise TrainingError(in_lines([*late, *_failure(outcome)]), hint=f"complete logs: {handle.logs}")
     try:
         outputs = backend.fetch_outputs(handle, Path(handle.directory) / "fetched", rule)
     except PacelineError as error:
-        raise ResultError(str(error), hint=error.hint) from error
+        raise ResultError(error.said, hint=error.hint) from error
     return FinishedJob(handle, outcome, outputs, sampler.energy(), (prepare_start, prepare_end))
 
 
@@ -138,7 +139,7 @@ def run_measured(
     made = _repetition(ran, score, times)
     facts, problems = read_workload_facts(place / FILE)
     made = msgspec.structs.replace(made, evaluations=evaluations, time_to_quality=reached, workload=facts)
-    return made, replace(score, warnings=(*score.warnings, *problems))
+    return made, replace(score, said=(*score.said, *problems))
 
 
 def run_recorded(plan: BenchPlan, job: JobDescription, where: RunPlace, *, on_log: OnLog | None = None) -> Path:
@@ -227,12 +228,14 @@ def _phases(path: Path) -> dict[str, str]:
     return {key: found for key, value in texts.items() if (found := parse_iso_time(value))}
 
 
-def _failure(outcome: JobOutcome) -> str:
+def _failure(outcome: JobOutcome) -> list[Sentence]:
+    """Line by line."""
     status = outcome.status
-    why = f": {status.reason}" if status.reason else ""
-    bad = [f"{worker.name} exited with {worker.exit_code}" for worker in status.workers if worker.exit_code]
-    lines = [f"the job {outcome.name} ({outcome.backend}) did not complete: {status.phase.value}{why}", *bad[:8]]
-    return "\n          ".join([*lines, *_last_lines(outcome.logs)])
+    told: Sentence = message("not_completed", name=outcome.name, backend=outcome.backend, phase=status.phase.value)
+    if status.reason:
+        told = said_at(told, status.reason)
+    bad = [message("exited", name=each.name, code=each.exit_code) for each in status.workers if each.exit_code]
+    return [told, *bad[:8], *_last_lines(outcome.logs)]
 
 
 def _end_of(log: Path) -> str:

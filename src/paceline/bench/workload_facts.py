@@ -9,11 +9,12 @@ import msgspec
 from paceline.bench.bench_plan import Workload
 from paceline.bench.number_file import LARGEST
 from paceline.bench.result import Measurement, WorkloadFacts
+from paceline.core.message import Sentence, message
 
 FILE = "workload.json"
 
 
-def read_workload_facts(path: Path) -> tuple[WorkloadFacts, list[str]]:
+def read_workload_facts(path: Path) -> tuple[WorkloadFacts, list[Sentence]]:
     """The facts, and what is wrong with the file; it is optional."""
     if not path.is_file():
         return WorkloadFacts(), []
@@ -22,7 +23,7 @@ def read_workload_facts(path: Path) -> tuple[WorkloadFacts, list[str]]:
             raise ValueError("too large")
         return msgspec.json.decode(path.read_bytes(), type=WorkloadFacts), []
     except (ValueError, RecursionError, OSError) as error:
-        return WorkloadFacts(), [f"{path.name} is not used: {error}"]
+        return WorkloadFacts(), [message("not_used", name=path.name, error=error)]
 
 
 def with_workload(size: Measurement, workload: Workload) -> Measurement:

@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline.cli.console.table_output import format_rows
 from paceline.core.i18n import Language, text
-from paceline.core.message_texts import message_in
+from paceline.core.message import message_in
 from paceline.metrics.rank_performance import rank_performance
 from paceline.metrics.steps import PARTS
 from paceline.output.console import Console
@@ -148,7 +148,7 @@ def _print_warnings(run: Run, console: Console, language: Language) -> None:
         return
     console.print(f"\n[bold]{text('cli.overview.warnings', language)}[/]")
     for warning in warnings[:_MOST_WARNINGS]:
-        console.print("  " + message_in(language, str(warning)).replace("[", "\\["), soft_wrap=True)
+        console.print("  " + message_in(language, warning.sentence).replace("[", "\\["), soft_wrap=True)
     if len(warnings) > _MOST_WARNINGS:
         more = text("cli.overview.more_warnings", language, n=len(warnings) - _MOST_WARNINGS, source=run.source)
         console.print(f"  {more}", style="dim")

@@ -12,14 +12,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from paceline.core.message import Sentence
+
 
 class PacelineError(Exception):
     """An error the user can act on; the CLI prints it without a traceback."""
 
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: Sentence, *, hint: str | None = None) -> None:
         super().__init__(message)
+        self.said = message
         self.hint = hint
 
 
@@ -32,7 +35,7 @@ class UsageError(PacelineError):
 class FormatError(PacelineError):
     """A file that cannot be read as the format it claims to be."""
 
-    def __init__(self, message: str, *, file: Path | None = None, line: int | None = None) -> None:
+    def __init__(self, message: Sentence, *, file: Path | None = None, line: int | None = None) -> None:
         super().__init__(message)
         self.file = file
         self.line = line

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Tuple, Union
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message as sentence
 
 Field = Tuple[int, Union[int, memoryview]]
 """(field number, a varint or fixed-width integer, or the bytes of a string or message)"""
@@ -32,9 +33,9 @@ def fields(message: memoryview) -> Iterator[Field]:
         elif kind in (_FIXED64, _FIXED32):
             length = 8 if kind == _FIXED64 else 4
         else:
-            raise FormatError(f"is damaged: unknown wire type {kind} at byte {at} of a message")
+            raise FormatError(sentence("proto_wire", kind=kind, at=at))
         if length > end - at:
-            raise FormatError(f"is damaged or truncated: a field of {length:,} bytes where only {end - at:,} are left")
+            raise FormatError(sentence("proto_length", size=length, left=end - at))
         part = message[at : at + length]
         at += length
         yield key >> 3, part if kind == _BYTES else int.from_bytes(part, "little")
@@ -47,14 +48,14 @@ def text(value: int | memoryview) -> str:
 def integer(value: int | memoryview) -> int:
     """A uint64 or (two's complement) int64 field."""
     if not isinstance(value, int):
-        raise FormatError("is damaged: expected a number, found bytes")
+        raise FormatError(sentence("proto_number"))
     value &= 0xFFFFFFFFFFFFFFFF
     return value - (1 << 64) if value >> 63 else value
 
 
 def message(value: int | memoryview) -> memoryview:
     if isinstance(value, int):
-        raise FormatError("is damaged: expected a message, found a number")
+        raise FormatError(sentence("proto_message"))
     return value
 
 
@@ -91,4 +92,4 @@ def read_varint(message: memoryview, at: int) -> tuple[int, int]:
         result |= (byte & 0x7F) << (7 * shift)
         if byte < 0x80:
             return result, at + shift + 1
-    raise FormatError(f"is damaged or truncated: unterminated number at byte {at} of a message")
+    raise FormatError(sentence("proto_endless", at=at))

@@ -9,6 +9,7 @@ import numpy as np
 
 from paceline.core.errors import UsageError
 from paceline.core.i18n import Language
+from paceline.core.message import message
 from paceline.core.text_encoding import printable
 from paceline.diagnosis.context import DiagnosisContext, Floats
 from paceline.diagnosis.evidence_gaps import weigh
@@ -83,7 +84,7 @@ def examine(
     complete = [_with_coverage(with_input_evidence(context, finding), context) for finding in kept]
     contradictions = _contradictions(context)
     weighed = weigh(complete, [*run.gaps, *contradictions])
-    facts = _run_facts(context, weighed.withheld, [gap.message for gap in contradictions])
+    facts = _run_facts(context)
     ranked = rank_findings(list(weighed.findings))
     return Examination(
         with_loss(facts, context, ranked),
@@ -93,6 +94,12 @@ def examine(
         predict_steps(context.replay),
         context.timeline.level,
         platform(run),
+        warnings=(
+            *weighed.withheld,
+            *(gap.said for gap in contradictions),
+            *(warning.sentence for warning in run.warnings),
+        ),
+        withheld=weighed.withheld,
     )
 
 
@@ -120,14 +127,11 @@ def _contradictions(context: DiagnosisContext) -> list[EvidenceGap]:
     cut = context.replay.contradictions
     if not cut:
         return []
-    message = (
-        f"{cut} dependencies between collectives contradict each other: some were taken for parts of one that were not; "
-        "gains are estimates (record the ranks of each process group)"
-    )
-    return [EvidenceGap("conflict", (), message)]
+    return [EvidenceGap("conflict", (), message("contradictions", n=cut))]
 
 
-def _run_facts(context: DiagnosisContext, withheld: tuple[str, ...], contradictions: list[str]) -> RunFacts:
+def _run_facts(context: DiagnosisContext) -> RunFacts:
+    """Without warnings: they are put into words with the findings."""
     measured = context.replay.measured.step_times / 1e6
     missing = context.rows("SELECT rank FROM ranks WHERE format IS NULL ORDER BY rank")
     return RunFacts(
@@ -139,8 +143,7 @@ def _run_facts(context: DiagnosisContext, withheld: tuple[str, ...], contradicti
         step_ms=_step_times(measured),
         mfu=_mfu(context),
         missing_ranks=tuple(rank for (rank,) in missing),
-        warnings=(*withheld, *contradictions, *(printable(warning) for warning in context.run.warnings)),
-        withheld=withheld,
+        warnings=(),
     )
 
 

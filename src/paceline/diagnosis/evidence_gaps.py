@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from paceline.core.text_encoding import printable
+from paceline.core.message import Sentence, message, ranks_named, said_at
 from paceline.diagnosis.rule_finding import RuleFinding
-from paceline.run.evidence.gap import EvidenceGap, named_ranks
+from paceline.run.evidence.gap import EvidenceGap
 from paceline.run.read_warning import GapKind
 
 WEIGHTS: Mapping[GapKind, float] = MappingProxyType(
@@ -43,7 +43,7 @@ class Weighed:
     """Findings with the confidence that the evidence allows, and what was withheld, with the reason."""
 
     findings: tuple[RuleFinding, ...]
-    withheld: tuple[str, ...]
+    withheld: tuple[Sentence, ...]
 
 
 def weigh(findings: Sequence[RuleFinding], gaps: Sequence[EvidenceGap]) -> Weighed:
@@ -52,7 +52,7 @@ def weigh(findings: Sequence[RuleFinding], gaps: Sequence[EvidenceGap]) -> Weigh
     withheld = [finding for finding in weighed if _is_withheld(finding)]
     return Weighed(
         tuple(finding for finding in weighed if finding not in withheld),
-        tuple(f"{finding.id} of {_names(finding)} is withheld: {finding.doubts[0]}" for finding in withheld),
+        tuple(message("withheld", id=each.id, names=_names(each), doubt=each.doubts[0]) for each in withheld),
     )
 
 
@@ -87,9 +87,9 @@ def _is_withheld(finding: RuleFinding) -> bool:
     return bool(finding.doubts) and finding.confidence < WITHHELD and finding.entry is None
 
 
-def _names(finding: RuleFinding) -> str:
-    return named_ranks(finding.subject.ranks) if finding.subject.ranks else "the run"
+def _names(finding: RuleFinding) -> Sentence:
+    return ranks_named(finding.subject.ranks) if finding.subject.ranks else message("the_run")
 
 
-def _doubt(gap: EvidenceGap) -> str:
-    return printable(f"{named_ranks(gap.ranks)}: {gap.message}" if gap.ranks else gap.message)
+def _doubt(gap: EvidenceGap) -> Sentence:
+    return said_at(ranks_named(gap.ranks) if gap.ranks else None, gap.said)

@@ -8,6 +8,7 @@ from statistics import fmean
 
 import numpy as np
 
+from paceline.core.message import message
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.rule_finding import MeasuredValue, RuleFinding
 from paceline.metrics.input_pipeline import Bottleneck, bottlenecks
@@ -15,9 +16,7 @@ from paceline.metrics.input_pipeline import Bottleneck, bottlenecks
 UNPROVEN = 0.5
 """Share of the confidence that is left where no wait for a batch was recorded: the time before the first device work may as
 well be the host's. On a real ResNet-50 a fifth of it was loading."""
-_UNPROVEN = (
-    "no wait for a batch was recorded: the time before the first device work is taken for it, and may be the host's"
-)
+_UNPROVEN = message("input_unproven")
 
 
 def with_input_evidence(context: DiagnosisContext, finding: RuleFinding) -> RuleFinding:

@@ -7,11 +7,12 @@ import math
 import msgspec
 
 from paceline.core.i18n import Language, catalogue, text
-from paceline.core.message_texts import message_in
+from paceline.core.message import Message, Sentence, message_in
+from paceline.core.text_encoding import printable
 from paceline.diagnosis.finding import Diagnosis, Evidence, Finding, Gain, ReplayCheck, Subject
 from paceline.diagnosis.knowledge import EntryText, load_entry
 from paceline.diagnosis.platform import reach
-from paceline.diagnosis.rule_finding import Examination, MeasuredValue, PredictedGain, RuleFinding
+from paceline.diagnosis.rule_finding import Examination, MeasuredValue, PredictedGain, Quantity, RuleFinding
 
 _MOST_NAMED = 8
 _MOST_STEPS = 6
@@ -21,8 +22,9 @@ _NAME_STEPS = ("one-off-stall", "periodic-stall")
 
 def in_words(examination: Examination, language: Language) -> Diagnosis:
     """The public diagnosis in a language."""
+    warnings, withheld = _said(examination.warnings, language), _said(examination.withheld, language)
     return Diagnosis(
-        run=examination.run,
+        run=msgspec.structs.replace(examination.run, warnings=warnings, withheld=withheld),
         replay=_replay_check(examination),
         study=examination.study,
         findings=tuple(finding_in_words(finding, language, examination.platform) for finding in examination.findings),
@@ -51,7 +53,7 @@ def finding_in_words(finding: RuleFinding, language: Language, platform: frozens
         title=title(finding, language),
         evidence=tuple(_evidence(measurement, language) for measurement in finding.evidence),
         advice=_text(finding, language).advice_for(platform | reach(finding.subject.links)),
-        doubts=tuple(message_in(language, doubt) for doubt in finding.doubts),
+        doubts=_said(finding.doubts, language),
         see=f"{'own' if finding.entry else 'kb'}/{finding.id}",
     )
 
@@ -61,8 +63,8 @@ def title(finding: RuleFinding, language: Language) -> str:
     subject = msgspec.structs.replace(finding.subject, ranks=()) if finding.covers_all_ranks else finding.subject
     filled = _text(finding, language).title_for(
         who=_subject_name(finding, subject, language),
-        amount=_shown(finding.amount),
-        detail=message_in(language, _shown(finding.detail)),
+        amount=_shown(finding.amount, language),
+        detail=_shown(finding.detail, language),
         steps=_step_names(subject, language),
     )
     # A space divides figures from Chinese words; a full-width bracket needs none.
@@ -171,8 +173,15 @@ def _step_names(subject: Subject, language: Language) -> str:
     return text("diagnosis.steps" if len(steps) > 1 else "diagnosis.step", language, steps=listed)
 
 
-def _shown(value: object) -> str:
+def _shown(value: Quantity | Sentence | None, language: Language) -> str:
+    if isinstance(value, Message):
+        return message_in(language, value)
     return "" if value is None else str(value)
+
+
+def _said(sentences: tuple[Sentence, ...], language: Language) -> tuple[str, ...]:
+    """Names of files in them may hold bytes that are no text."""
+    return tuple(printable(message_in(language, each)) for each in sentences)
 
 
 def _join(values: tuple[object, ...]) -> str:

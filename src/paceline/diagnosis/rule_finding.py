@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from paceline.core.message import Sentence
 from paceline.diagnosis.finding import SEVERITIES, RunFacts, Severity, StudyNumbers, Subject, When
 from paceline.diagnosis.knowledge import KnowledgeEntry
 from paceline.metrics.timeline.rank_timeline import Level
@@ -83,7 +84,7 @@ class RuleFinding:
     when: When | None = None
     """The time pattern, where it was examined."""
     amount: Quantity | None = None
-    detail: Quantity | str | None = None
+    detail: Quantity | Sentence | None = None
     """A second value of the title; a text only where it is quoted from the recording."""
     evidence: tuple[MeasuredValue, ...] = ()
     min_severity: Severity = "info"
@@ -91,7 +92,7 @@ class RuleFinding:
     max_severity: Severity = "high"
     covers_all_ranks: bool = False
     """The subject names every rank of the run."""
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[Sentence, ...] = ()
     """Why its confidence was lowered: gaps in the evidence, gravest first."""
     area: NetworkArea = ""
     """Which part of a network it is about."""
@@ -144,3 +145,6 @@ class Examination:
     """The finest the graph was built of."""
     platform: frozenset[str] = frozenset()
     """Device and framework, as in platform.py."""
+    warnings: tuple[Sentence, ...] = ()
+    withheld: tuple[Sentence, ...] = ()
+    """Both for the facts of the run, where they are put into words too."""

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Union
 
+from paceline.core.message import Message, Sentence
 from paceline.storage.file_tree import File, Tree
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Sink(Protocol):
         """Add the rows of a SELECT with the table's column names; it may read files itself. Returns the number of rows."""
         ...
 
-    def warn(self, message: str, *, file: Path | None = None, line: int | None = None, kind: GapKind = "odd") -> None:
+    def warn(self, message: Sentence, *, file: Path | None = None, line: int | None = None, kind: GapKind = "odd") -> None:
         """Report something missing or odd; reading continues, and findings are less sure, by the kind of gap."""
         ...
 
@@ -88,6 +89,8 @@ class EarlierWarning:
     line: int | None = None
     kind: GapKind = "odd"
     core: bool = True
+    said: Message | None = None
+    """The message as it was made, for any language; None: somebody else's reader said it."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class EarlierGap:
     message: str
     file: str | None = None
     core: bool = True
+    said: Message | None = None
 
 
 @dataclass(frozen=True)
@@ -114,12 +118,12 @@ class RankRecording:
     """Sortable time of the recording; of two recordings of a rank the newest is used."""
     job: str = ""
     """Recordings of one rank with the same non-empty job are cycles of one recording; all are used."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Sentence, ...] = ()
     """What the reader noticed in `find`; becomes warnings."""
     earlier_warnings: tuple[EarlierWarning, ...] = ()
     earlier_gaps: tuple[EarlierGap, ...] = ()
     """Warnings from when the rows were first read; become warnings again."""
-    conflicts: tuple[str, ...] = ()
+    conflicts: tuple[Sentence, ...] = ()
     """What says that it is of another rank: its name, its directory, files beside it."""
     contents: frozenset[str] = frozenset()
     """What its main file holds that findings are built on (tables of a database), to be compared with its peers."""

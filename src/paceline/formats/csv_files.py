@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import Sink
 
 MAX_BYTES = 1 << 30
@@ -21,10 +22,10 @@ def read_text(path: Path) -> str:
     """The text of a small file; raises if it is empty, too large or not UTF-8."""
     size = path.stat().st_size
     if size > MAX_BYTES:
-        raise FormatError(f"has {size:,} bytes, far more than such a file can have; refused", file=path)
+        raise FormatError(message("too_large_refused", size=size), file=path)
     text = _decoded(path.read_bytes(), path)
     if not text or text.isspace():
-        raise FormatError("is empty", file=path)
+        raise FormatError(message("empty"), file=path)
     return text
 
 
@@ -33,10 +34,10 @@ def csv_header(path: Path) -> list[str]:
     with path.open("rb") as file:
         line = file.readline(1 << 20)
     if not line.strip():
-        raise FormatError("is empty", file=path)
+        raise FormatError(message("empty"), file=path)
     names = next(csv.reader(io.StringIO(_decoded(line, path))))
     if len(set(names)) != len(names):
-        raise FormatError("names a column twice", file=path)
+        raise FormatError(message("column_twice"), file=path)
     return [name.strip() for name in names]
 
 
@@ -54,7 +55,7 @@ def csv_rows(path: Path, needed: Iterable[str]) -> Iterator[dict[str, str]]:
     reader = csv.reader(io.StringIO(read_text(path)))
     header = [name.strip() for name in next(reader)]
     if missing := [name for name in needed if name not in header]:
-        raise FormatError(f"lacks the column {missing[0]!r}", file=path, line=1)
+        raise FormatError(message("lacks_column", name=repr(missing[0])), file=path, line=1)
     for row in reader:
         if len(row) == len(header):
             yield dict(zip(header, row, strict=True))
@@ -66,7 +67,7 @@ def csv_table(path: Path, sink: Sink) -> tuple[list[str], Iterator[tuple[int, li
     try:
         header = [name.strip() for name in next(reader)]
     except csv.Error as error:
-        raise FormatError(f"is not a CSV file ({error})", file=path, line=1) from error
+        raise FormatError(message("not_csv", error=error), file=path, line=1) from error
     return header, _complete_rows(reader, len(header), path, sink)
 
 
@@ -84,9 +85,9 @@ def _complete_rows(reader: Iterator[list[str]], width: int, path: Path, sink: Si
             if len(cells) >= width:
                 yield line, cells
             elif cells:
-                sink.warn(f"row with {len(cells)} of {width} columns left out", file=path, line=line)
+                sink.warn(message("row_columns", n=len(cells), width=width), file=path, line=line)
     except csv.Error as error:
-        raise FormatError(f"is not a CSV file ({error})", file=path, line=line + 1) from error
+        raise FormatError(message("not_csv", error=error), file=path, line=line + 1) from error
 
 
 def _decoded(data: bytes, path: Path) -> str:
@@ -94,4 +95,4 @@ def _decoded(data: bytes, path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise FormatError("is not UTF-8 text; skipped", file=path, line=line) from error
+        raise FormatError(message("not_utf8"), file=path, line=line) from error

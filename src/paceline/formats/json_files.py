@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 
 Decoded = TypeVar("Decoded")
 
@@ -15,13 +16,14 @@ Decoded = TypeVar("Decoded")
 def decode_file(decoder: msgspec.json.Decoder[Decoded], path: Path) -> Decoded:
     data = path.read_bytes()
     if not data.strip():
-        raise FormatError("is empty", file=path)
+        raise FormatError(message("empty"), file=path)
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise FormatError(f"is not what its name says: {error}", file=path) from error
+        raise FormatError(message("not_named", error=error), file=path) from error
     except msgspec.DecodeError as error:
-        cut = "is cut off" if "truncated" in str(error) else "is not valid JSON"
-        raise FormatError(f"{cut} ({error}; {len(data):,} bytes)", file=path) from error
+        if "truncated" in str(error):
+            raise FormatError(message("cut_json", error=error, size=len(data)), file=path) from error
+        raise FormatError(message("not_json", error=error, size=len(data)), file=path) from error
     except RecursionError as error:
-        raise FormatError("is nested too deeply; refused", file=path) from error
+        raise FormatError(message("nested"), file=path) from error

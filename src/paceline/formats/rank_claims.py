@@ -12,6 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from paceline.core.message import Message, Sentence, listed, message
+
 _IN_DIRECTORY = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
 
 
@@ -25,15 +27,16 @@ def rank_in_directory(directory: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def contradiction(claims: Mapping[str, int | None], rank: int) -> str | None:
+def contradiction(claims: Mapping[Sentence, int | None], rank: int) -> Message | None:
     """What says that the recording is of another rank than `rank`; None if nothing does.
 
-    >>> contradiction({"its name": 7, "profiler_info_1.json": 1, "RANK_DEVICE_MAP": None}, 1)
+    >>> str(contradiction({"its name": 7, "profiler_info_1.json": 1, "RANK_DEVICE_MAP": None}, 1))
     'is of rank 7 by its name, of rank 1 by profiler_info_1.json'
     """
-    others = [f"of rank {number} by {what}" for what, number in claims.items() if number not in (None, rank)]
-    agreeing = [f"of rank {rank} by {what}" for what, number in claims.items() if number == rank]
-    return f"is {', '.join(others + agreeing)}" if others else None
+    others = [what for what, number in claims.items() if number not in (None, rank)]
+    agreeing = [what for what, number in claims.items() if number == rank]
+    told = [message("claims_rank", n=claims[what], what=what) for what in others + agreeing]
+    return message("contradiction", claims=listed(told)) if others else None
 
 
 def strangers_by_directory(directories: Sequence[str], ranks: Sequence[int | None]) -> dict[int, int]:

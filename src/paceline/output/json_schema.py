@@ -46,16 +46,16 @@ def _described(field: JsonSchema, text: str | None) -> JsonSchema:
 
 
 def _structs(documents: Iterable[type[msgspec.Struct]]) -> set[type[msgspec.Struct]]:
-    found: set[type[msgspec.Struct]] = set()
+    found: set[type] = set()
     waiting: list[object] = list(msgspec.inspect.multi_type_info(documents))
     while waiting:
         info = waiting.pop()
-        if isinstance(info, msgspec.inspect.StructType):
+        if isinstance(info, (msgspec.inspect.StructType, msgspec.inspect.DataclassType)):
             if info.cls in found:
                 continue
             found.add(info.cls)
         waiting += _parts(info)
-    return found
+    return {each for each in found if issubclass(each, msgspec.Struct)}
 
 
 def _parts(info: object) -> Iterator[object]:

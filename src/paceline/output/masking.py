@@ -25,7 +25,7 @@ def mask_hosts(data: ReportData) -> ReportData:
         source="",
         hosts=[mask.text(host) for host in data.hosts],
         tables={name: table.map_texts(mask.text) for name, table in data.tables.items()},
-        warnings=[mask.text(warning) for warning in data.warnings],
+        warnings={each: [mask.text(warning) for warning in found] for each, found in data.warnings.items()},
     )
 
 

@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 import msgspec
 
 from paceline.core.i18n import Language
-from paceline.core.message_texts import message_in
 from paceline.core.version import __version__
 from paceline.diagnosis.finding import Diagnosis
 from paceline.output.json_columns import JsonTable, pack_table
@@ -55,8 +54,8 @@ def report_document(data: ReportData, language: Language) -> Report:
         layout=dict(data.layout),
         hosts=tuple(data.hosts),
         nominal=dict(data.nominal),
-        warnings=tuple(data.warnings),
-        warnings_zh=tuple(message_in("zh", warning) for warning in data.warnings),
+        warnings=tuple(data.warnings["en"]),
+        warnings_zh=tuple(data.warnings["zh"]),
         more_warnings=data.more_warnings,
         all_links=data.all_links,
         unplaced_links=data.unplaced_links,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from paceline.core.i18n import Language
+from paceline.core.i18n import LANGUAGES, Language
+from paceline.core.message import message_in
 from paceline.core.text_encoding import printable
 from paceline.diagnosis.finding import Diagnosis
 from paceline.metrics.communication import collectives
@@ -32,7 +33,7 @@ class ReportData:
     hosts: Sequence[str]
     tables: Mapping[str, Table]
     nominal: Mapping[str, float]
-    warnings: Sequence[str]
+    warnings: Mapping[Language, Sequence[str]]
     more_warnings: int
     all_links: int
     unplaced_links: int
@@ -55,7 +56,8 @@ def report_data(
     steps = _chosen_steps(diagnoses)
     chosen = step_condition(steps)
     ranks = _ranks(run)
-    warnings = _warnings(run, diagnoses)
+    warnings = {language: _warnings(run, diagnoses, language) for language in LANGUAGES}
+    most = max(map(len, warnings.values()))
     links = LinkTables(run, chosen, nominal)
     all_links, unplaced_links = links.counts()
     return ReportData(
@@ -66,8 +68,8 @@ def report_data(
         hosts=_distinct(ranks.texts["host"]),
         tables={"ranks": ranks} | _tables(run, steps, links, capacity_for, operators),
         nominal=nominal or {},
-        warnings=warnings[:_MOST_WARNINGS],
-        more_warnings=max(0, len(warnings) - _MOST_WARNINGS),
+        warnings={language: found[:_MOST_WARNINGS] for language, found in warnings.items()},
+        more_warnings=max(0, most - _MOST_WARNINGS),
         all_links=all_links,
         unplaced_links=unplaced_links,
     )
@@ -127,11 +129,11 @@ def _chosen_steps(diagnoses: Mapping[Language, Diagnosis]) -> tuple[int, ...]:
     return next((tuple(diagnosis.run.steps) for diagnosis in diagnoses.values()), ())
 
 
-def _warnings(run: Run, diagnoses: Mapping[Language, Diagnosis]) -> list[str]:
+def _warnings(run: Run, diagnoses: Mapping[Language, Diagnosis], language: Language) -> list[str]:
     """Warnings of the readers, then those that only the diagnosis has."""
-    found = [printable(warning) for warning in run.warnings]
-    for diagnosis in diagnoses.values():
-        found += diagnosis.run.warnings
+    found = [printable(message_in(language, warning.sentence)) for warning in run.warnings]
+    if language in diagnoses:
+        found += diagnoses[language].run.warnings
     return list(dict.fromkeys(found))
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from paceline.core.errors import UsageError
 from paceline.core.i18n import text
+from paceline.core.message import Message, Sentence
 from paceline.core.text_encoding import CONTROLS, FORMULA, HIDDEN, is_utf8, printable
 from paceline.output.json_text import indented_json
 from paceline.output.new_directory import new_directory
@@ -30,6 +31,8 @@ class FileWarning(msgspec.Struct, frozen=True):
     line: int | None
     kind: str
     core: bool
+    said: Message | None = None
+    """The message as its key and values; null where somebody else's reader wrote it."""
 
 
 class FileGap(msgspec.Struct, frozen=True):
@@ -40,6 +43,7 @@ class FileGap(msgspec.Struct, frozen=True):
     message: str
     file: str | None
     core: bool
+    said: Message | None = None
 
 
 class TableIndex(msgspec.Struct, frozen=True, kw_only=True, tag=SCHEMA, tag_field="schema"):
@@ -92,11 +96,17 @@ def _without_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
 
 def _file_warning(warning: ReadWarning) -> FileWarning:
     file = printable(warning.file) if warning.file else None
-    return FileWarning(warning.rank, file, warning.message, warning.line, warning.kind, warning.core)
+    said, message = _said(warning.said), printable(warning.message)
+    return FileWarning(warning.rank, file, message, warning.line, warning.kind, warning.core, said)
 
 
 def _file_gap(gap: EvidenceGap) -> FileGap:
-    return FileGap(gap.kind, gap.ranks, printable(gap.message), printable(gap.file) if gap.file else None, gap.core)
+    file = printable(gap.file) if gap.file else None
+    return FileGap(gap.kind, gap.ranks, printable(gap.message), file, gap.core, _said(gap.said))
+
+
+def _said(sentence: Sentence) -> Message | None:
+    return sentence if isinstance(sentence, Message) else None
 
 
 class TableWriter:

@@ -9,7 +9,6 @@ from rich.cells import cell_len
 from rich.markup import escape
 
 from paceline.core.i18n import Language, text
-from paceline.core.message_texts import message_in
 from paceline.diagnosis.finding import (
     NOTABLE_PERCENT,
     Diagnosis,
@@ -234,7 +233,7 @@ def _print_shares(console: Console, shares: Mapping[str, float], language: Langu
 def _print_warnings(console: Console, warnings: tuple[str, ...], language: Language) -> None:
     distinct = list(dict.fromkeys(warnings))  # a file may fail several tables
     for warning in distinct[:_MOST_WARNINGS]:
-        console.print(f"  [yellow]![/] {escape(message_in(language, warning))}", soft_wrap=True)
+        console.print(f"  [yellow]![/] {escape(warning)}", soft_wrap=True)
     if len(distinct) > _MOST_WARNINGS:
         left = _word("more_warnings", language, n=len(distinct) - _MOST_WARNINGS)
         console.print(f"  [yellow]![/] {left}", soft_wrap=True)

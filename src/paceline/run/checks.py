@@ -6,10 +6,9 @@ from collections.abc import Collection
 
 import duckdb
 
+from paceline.core.message import message, ranks_named
 from paceline.run.plausibility import TOLERANCE, impossible_rows
 from paceline.run.read_warning import ReadWarning
-
-_MOST_NAMED = 8
 
 
 def check_run(connection: duckdb.DuckDBPyConnection, loaded: Collection[str]) -> list[ReadWarning]:
@@ -33,13 +32,7 @@ def _unaligned(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
     if not rows:
         return []
     unaligned = [row[0] for row in rows]
-    return [
-        ReadWarning(
-            None,
-            None,
-            f"{_some(unaligned)}: no collective ends together with another rank's, so clocks are not aligned",
-        )
-    ]
+    return [ReadWarning(None, None, message("not_aligned", ranks=ranks_named(unaligned)))]
 
 
 def _ragged_steps(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
@@ -60,8 +53,16 @@ def _ragged_steps(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning]:
         ReadWarning(
             None,
             None,
-            f"steps are ragged: {_some([row[0] for row in rows])} recorded {count} steps ({low}–{high}), "
-            f"the others {common} ({common_low}–{common_high}); steps that all have are compared",
+            message(
+                "ragged",
+                ranks=ranks_named([row[0] for row in rows]),
+                n=count,
+                low=low,
+                high=high,
+                common=common,
+                common_low=common_low,
+                common_high=common_high,
+            ),
         )
     ]
 
@@ -84,8 +85,7 @@ def _impossible_bandwidth(connection: duckdb.DuckDBPyConnection) -> list[ReadWar
         ReadWarning(
             None,
             None,
-            f"{count:,} transfers over {transport} at up to {fastest:,.0f} GB/s: no such link carries more than "
-            f"{limit:,.0f} GB/s; their times or sizes are wrong, and bandwidths that contain them too",
+            message("impossible_links", n=count, transport=transport, most=fastest, limit=float(limit)),
         )
         for transport, count, fastest, limit in rows
     ]
@@ -106,18 +106,4 @@ def _parts_longer_than_the_whole(connection: duckdb.DuckDBPyConnection) -> list[
     ).fetchall()
     if not count:
         return []
-    return [
-        ReadWarning(
-            None,
-            None,
-            f"computing and exposed communication of {count:,} steps are up to {100 * most:.0f} % of their duration: "
-            "the recording contradicts itself",
-        )
-    ]
-
-
-def _some(ranks: list[int]) -> str:
-    """rank 3, or ranks 3, 4, 5 … (12 in all)."""
-    named = ", ".join(map(str, ranks[:_MOST_NAMED]))
-    more = f" … ({len(ranks)} in all)" if len(ranks) > _MOST_NAMED else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {named}{more}"
+    return [ReadWarning(None, None, message("impossible_steps", n=count, percent=100 * most))]

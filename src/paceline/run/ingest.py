@@ -17,6 +17,7 @@ from pathlib import Path
 import duckdb
 
 from paceline.core.errors import is_interrupt
+from paceline.core.message import Sentence, message
 from paceline.core.scratch_directory import scratch_directory
 from paceline.core.text_encoding import printable
 from paceline.formats.base import RecordingSection
@@ -94,7 +95,7 @@ class FailedBatch:
     """A batch that crashed every worker that read it."""
 
     keys: tuple[str, ...]
-    reason: str
+    reason: Sentence
 
 
 def fill_store(
@@ -155,10 +156,10 @@ def _fill_batches(
         store.save()
 
 
-def _skipped(task: ReadTask, reason: str) -> ReadResult:
+def _skipped(task: ReadTask, reason: Sentence) -> ReadResult:
     files = task.section.files
     name = printable(files[0].relative) if files else None
-    warning = StoredWarning(task.rank, name, f"skipped: {reason}", lost=True)
+    warning = StoredWarning(task.rank, name, message("skipped", error=reason), lost=True)
     section = StoredSection(task.number, task.fingerprint, task.rank, tuple(sorted(task.tables)), (warning,))
     return ReadResult({task.key: section}, {}, task.size)
 
@@ -318,8 +319,8 @@ def _warn_of_cut_offs(task: ReadTask, sink: BatchSink) -> None:
 
 def _stored_warning(warning: ReadWarning) -> StoredWarning:
     file = None if warning.file is None else printable(warning.file)
-    message = printable(warning.message)
-    return StoredWarning(warning.rank, file, message, warning.line, warning.lost, warning.kind, warning.core)
+    said = printable(warning.said) if isinstance(warning.said, str) else warning.said
+    return StoredWarning(warning.rank, file, said, warning.line, warning.lost, warning.kind, warning.core)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from paceline.core.message import Message, message
 from paceline.run.read_warning import ReadWarning
 
 TOLERANCE = 0.02
@@ -26,7 +27,7 @@ class Rule:
 
     table: str
     broken: str
-    says: str
+    says: Message
 
 
 def _exceeds(part: str, whole: str) -> str:
@@ -34,22 +35,22 @@ def _exceeds(part: str, whole: str) -> str:
 
 
 RULES = (
-    Rule("steps", "duration < 0", "steps end before they start"),
-    Rule("steps", _exceeds("data_wait", "duration"), "steps wait for input for longer than they last"),
-    Rule("steps", _exceeds("computing", "duration"), "steps compute for longer than they last"),
-    Rule("steps", _exceeds("exposed", "duration"), "steps communicate, exposed, for longer than they last"),
-    Rule("steps", _exceeds("free", "duration"), "steps are idle for longer than they last"),
-    Rule("steps", _exceeds("overlapped", "communication"), "steps hide more communication than they have"),
-    Rule("steps", _exceeds("overlapped", "computing"), "steps hide communication behind less computing"),
-    Rule("collectives", "duration < 0", "collectives end before they start"),
-    Rule("collectives", _exceeds("wait", "duration"), "collectives wait for longer than they last"),
-    Rule("collectives", _exceeds("sync", "duration"), "collectives wait for longer than they last before they begin"),
-    Rule("collectives", "bytes < 0", "collectives move fewer bytes than none"),
-    Rule("transfers", "duration < 0 OR bytes < 0", "transfers have a negative duration or size"),
-    Rule("kernels", "duration < 0", "kernels end before they start"),
-    Rule("ranks_memory", "capacity > 0 AND peak > capacity", "ranks use more memory than their device has"),
-    Rule("ranks_memory", "peak < 0 OR capacity < 0 OR static > peak", "ranks have an impossible peak of memory"),
-    Rule("flops", "utilisation > 1 OR utilisation < 0", "rows of floating-point work have an impossible utilisation"),
+    Rule("steps", "duration < 0", message("imp_steps_end")),
+    Rule("steps", _exceeds("data_wait", "duration"), message("imp_steps_input")),
+    Rule("steps", _exceeds("computing", "duration"), message("imp_steps_compute")),
+    Rule("steps", _exceeds("exposed", "duration"), message("imp_steps_exposed")),
+    Rule("steps", _exceeds("free", "duration"), message("imp_steps_free")),
+    Rule("steps", _exceeds("overlapped", "communication"), message("imp_steps_hide")),
+    Rule("steps", _exceeds("overlapped", "computing"), message("imp_steps_behind")),
+    Rule("collectives", "duration < 0", message("imp_coll_end")),
+    Rule("collectives", _exceeds("wait", "duration"), message("imp_coll_wait")),
+    Rule("collectives", _exceeds("sync", "duration"), message("imp_coll_sync")),
+    Rule("collectives", "bytes < 0", message("imp_coll_bytes")),
+    Rule("transfers", "duration < 0 OR bytes < 0", message("imp_transfers")),
+    Rule("kernels", "duration < 0", message("imp_kernels")),
+    Rule("ranks_memory", "capacity > 0 AND peak > capacity", message("imp_memory")),
+    Rule("ranks_memory", "peak < 0 OR capacity < 0 OR static > peak", message("imp_peak")),
+    Rule("flops", "utilisation > 1 OR utilisation < 0", message("imp_flops")),
 )
 
 _PAYLOADS = """
@@ -71,7 +72,7 @@ def impossible_rows(connection: duckdb.DuckDBPyConnection, loaded: Collection[st
         counts = ", ".join(f"count(*) FILTER ({rule.broken})" for rule in rules)
         [numbers] = connection.execute(f"SELECT {counts} FROM raw.{table}").fetchall()
         found += [
-            ReadWarning(None, None, f"{number:,} {rule.says}: the recording contradicts itself")
+            ReadWarning(None, None, message("impossible", n=number, what=rule.says))
             for rule, number in zip(rules, numbers, strict=True)
             if number
         ]
@@ -85,5 +86,4 @@ def _unequal_payloads(connection: duckdb.DuckDBPyConnection) -> list[ReadWarning
     [(number,)] = connection.execute(_PAYLOADS, [list(PAYLOAD_FORMATS)]).fetchall()
     if not number:
         return []
-    message = f"{number:,} all-reduces have different payloads on their members: they are not one collective"
-    return [ReadWarning(None, None, message)]
+    return [ReadWarning(None, None, message("payloads", n=number))]

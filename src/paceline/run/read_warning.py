@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paceline.core.message import Sentence, message, said_at
 from paceline.formats.base import GapKind as GapKind  # part of a warning, here for the packages above
 
 
@@ -11,7 +12,8 @@ from paceline.formats.base import GapKind as GapKind  # part of a warning, here 
 class ReadWarning:
     rank: int | None
     file: str | None
-    message: str
+    said: Sentence
+    """In words that `message_in` finds; `message` in English."""
     line: int | None = None
     lost: bool = False
     """A whole section could not be read: a copy made from the tables would lack it."""
@@ -20,6 +22,15 @@ class ReadWarning:
     """Whether it concerns tables that every finding is built on."""
 
     def __str__(self) -> str:
-        who = f"rank {self.rank}" if self.rank is not None else ""
-        where = f"{self.file}:{self.line}" if self.file and self.line else (self.file or "")
-        return ": ".join(text for text in (who, where, self.message) if text)
+        return str(self.sentence)
+
+    @property
+    def message(self) -> str:
+        return str(self.said)
+
+    @property
+    def sentence(self) -> Sentence:
+        """With whose it is and where before it."""
+        who = None if self.rank is None else message("place_rank", n=self.rank)
+        where = f"{self.file}:{self.line}" if self.file and self.line else self.file
+        return said_at(who, said_at(where, self.said))

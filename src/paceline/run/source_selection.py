@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from paceline.core.message import message
 from paceline.formats.base import RankRecording
 from paceline.run.read_warning import GapKind, ReadWarning
 
@@ -36,7 +37,7 @@ def select_recordings(found: Iterable[RankRecording]) -> tuple[list[SelectedReco
         by_rank[recording.rank].append(recording)
         warnings += [ReadWarning(recording.rank, None, note) for note in recording.notes]
         warnings += [
-            ReadWarning(each.rank, each.file, each.message, each.line, kind=each.kind, core=each.core)
+            ReadWarning(each.rank, each.file, each.said or each.message, each.line, kind=each.kind, core=each.core)
             for each in recording.earlier_warnings
         ]
     of_whole_cluster = by_rank.pop(None, [])
@@ -79,12 +80,11 @@ def _one_by_format(
         cycles = [each for each in same_format if each is used or (each.job and each.job == used.job)]
         if ignored := [each for each in same_format if each not in cycles]:
             others = ", ".join(each.root or "." for each in ignored[:3]) + (" …" if len(ignored) > 3 else "")
-            which = "the newest" if newest in cycles else "the newest that most ranks have"
-            message = f"several recordings of this rank: using {which}, ignoring {others}"
+            said = message("several" if newest in cycles else "several_most", others=others)
             kind: GapKind = "conflict" if any(_is_another(each, used) for each in ignored) else "odd"
             if kind == "conflict":
-                message += "; they were made at the same time, so they may be other ranks"
-            warnings.append(ReadWarning(rank, used.root, message, kind=kind))
+                said = message("several_conflict", several=said)
+            warnings.append(ReadWarning(rank, used.root, said, kind=kind))
         yield cycles
 
 

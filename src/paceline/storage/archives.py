@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paceline.core.errors import FormatError
+from paceline.core.message import said_at
 from paceline.storage.archive_names import Needed, inner_name, is_archive
 from paceline.storage.file_tree import File, Tree
 
@@ -35,5 +36,5 @@ def _with_unpacked(tree: Tree, packed: list[File], needed: Needed) -> Tree:
         try:
             files += unpacked_files(file, needed)
         except FormatError as error:
-            unreadable.append(f"{file.relative}: {error}")
+            unreadable.append(said_at(file.relative, error.said))
     return replace(tree, files=tuple(sorted(files)), unreadable=tuple(unreadable))

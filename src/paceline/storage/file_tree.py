@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from paceline.core.errors import UsageError
+from paceline.core.message import Sentence, message, said_at
 
 MAX_DEPTH = 32
 MAX_FILES = 5_000_000
@@ -41,7 +42,7 @@ class Tree:
 
     root: Path
     files: tuple[File, ...]
-    unreadable: tuple[str, ...] = ()
+    unreadable: tuple[Sentence, ...] = ()
     """Paths that could not be read, each with the reason."""
 
     @cached_property
@@ -79,7 +80,7 @@ def walk(root: Path) -> Tree:
     if not root.is_dir():
         raise UsageError(f"{root}: neither a file nor a directory", hint="pass the directory that holds the profiles")
     files: list[File] = []
-    unreadable: list[str] = []
+    unreadable: list[Sentence] = []
     _scan(root, "", files, unreadable, seen=set(), depth=0)
     return Tree(root, tuple(sorted(files)), tuple(unreadable))
 
@@ -95,7 +96,13 @@ def _file(path: Path, relative: str) -> File:
 
 
 def _scan(
-    directory: Path, prefix: str, files: list[File], unreadable: list[str], *, seen: set[tuple[int, int]], depth: int
+    directory: Path,
+    prefix: str,
+    files: list[File],
+    unreadable: list[Sentence],
+    *,
+    seen: set[tuple[int, int]],
+    depth: int,
 ) -> None:
     stat = directory.stat()
     identity = (stat.st_dev, stat.st_ino)
@@ -113,7 +120,7 @@ def _scan(
                     files.append(File(relative, Path(entry.path), info.st_size, info.st_mtime_ns))
             except OSError as error:
                 # A link loop or a directory without permission must not hide the rest of the cluster.
-                unreadable.append(f"{relative}: cannot be read: {error.strerror or error}")
+                unreadable.append(said_at(relative, message("cannot_read", error=error.strerror or error)))
     if len(files) > MAX_FILES:
         raise UsageError(
             f"{directory}: more than {MAX_FILES:,} files below this source", hint="pass a single run directory"

@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.core.scratch_directory import scratch_directory
 from paceline.storage.archive_names import Needed, inner_name, is_archive
 from paceline.storage.cache_dir import cache_name, cache_part
@@ -69,7 +70,7 @@ def _unpack(file: File, target: Path, needed: Needed) -> None:
             with _uncompressed(file.path) as source:
                 _copy(source, target / (inner_name(file.name) or file.name), budget)
     except _DAMAGED as error:
-        raise FormatError(f"cannot be unpacked ({error})", file=file.path) from error
+        raise FormatError(message("not_unpacked", error=error), file=file.path) from error
 
 
 class _Budget:
@@ -81,12 +82,12 @@ class _Budget:
 
     def take_members(self, count: int) -> None:
         if count > MAX_MEMBERS:
-            raise FormatError(f"holds more than {MAX_MEMBERS:,} files; refused", file=self._file.path)
+            raise FormatError(message("many_members", n=MAX_MEMBERS), file=self._file.path)
 
     def take(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise FormatError("unpacks to more than a profile can be; refused", file=self._file.path)
+            raise FormatError(message("unpacks_profile"), file=self._file.path)
 
 
 def _unpack_zip(file: File, target: Path, needed: Needed, budget: _Budget) -> None:
@@ -168,9 +169,7 @@ def _zstd(path: Path) -> Iterator[BinaryIO]:
         return
     program = shutil.which("zstd")
     if not program:
-        raise FormatError(
-            "is compressed with Zstandard, which this Python does not know: pip install zstandard", file=path
-        )
+        raise FormatError(message("no_zstandard"), file=path)
     with subprocess.Popen(
         [program, "-dcq", "--", str(path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.core.errors import PacelineError
+from paceline.core.message import message, said_at
 from paceline.formats.base import RankRecording
 from paceline.formats.registry import find_recordings
 from paceline.storage.file_tree import Tree, walk
@@ -94,7 +95,7 @@ class Catalogue:
         try:
             tree = inside(walk(self.base), self.base)
             self._runs = {run.id: run for run in find_runs(tree)}
-            self.warnings = tree.unreadable
+            self.warnings = tuple(map(str, tree.unreadable))
         except (PacelineError, OSError) as error:
             self.warnings = (str(error),)
         self._scanned = time.monotonic()
@@ -126,7 +127,7 @@ def inside(tree: Tree, base: Path) -> Tree:
     outside = {file.relative for file in tree.files if not is_inside(file.path)}
     if not outside:
         return tree
-    named = tuple(f"{name}: symbolic link to outside the served directory, not read" for name in sorted(outside)[:20])
+    named = tuple(said_at(name, message("link_outside")) for name in sorted(outside)[:20])
     kept = tuple(file for file in tree.files if file.relative not in outside)
     return Tree(tree.root, kept, (*tree.unreadable, *named))
 

@@ -187,7 +187,7 @@ class CachedRun:
         tree = walk(self.found.path)
         allowed = inside(tree, self._base)
         if len(allowed.files) < len(tree.files):
-            raise ServerError("link_outside", name=self.found.name, link=allowed.unreadable[-1])
+            raise ServerError("link_outside", name=self.found.name, link=str(allowed.unreadable[-1]))
 
     def _progress(self, now: ReadProgress) -> None:
         if self.state.phase == READING:

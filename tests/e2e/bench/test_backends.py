@@ -43,7 +43,7 @@ __all__ = [
 EXAMPLE = Path(__file__).parents[3] / "src" / "paceline" / "bench" / "examples" / "gpt2"
 
 
-_OPEN = ("outliers", "warnings", "environment", "frameworks", "topology")
+_OPEN = ("outliers", "warnings", "warnings_said", "environment", "frameworks", "topology")
 """What is in them differs by node and run."""
 
 

@@ -15,6 +15,7 @@ from paceline.bench.statistics.baseline import compare
 from paceline.bench.statistics.scaling import scaling_losses, with_efficiency
 from paceline.cli.bench_results import show
 from paceline.core.i18n import Language
+from paceline.core.message import message, said_at
 from paceline.diagnosis.finding import Diagnosis, Finding, Gain, RunFacts, StepTimes, Subject
 from paceline.jobs.backend import WorkerUtilisation
 from paceline.output.page.html import to_html
@@ -222,13 +223,16 @@ def test_the_recording_is_one_click_away(file: str, address: str, tmp_path: Path
 
 def test_the_chinese_report_names_metrics_and_warnings_in_chinese() -> None:
     made = a_result()
+    slow = message("slow_card", node=0, n=1, value=4.0, peers=5.0, percent=-20.0)
+    said = (said_at(message("place_size", n=2), message("no_profile", error="it is gone")), slow)
     failed = ExpectationPart(metric="stragglers", limit=0.0, relation="<=", value=1.0, passed=False, sure=True)
     result = msgspec.structs.replace(
         made,
         expectations=(failed,),
         verdict="FAIL",
         comparisons=compare(made, made, "last"),
-        warnings=("2 ranks: no profile: it is gone", "node 0 card 1 is slow: 4.0 samples/s, its peers 5.0 (-20.0 %)"),
+        warnings=tuple(map(str, said)),
+        warnings_said=said,
     )
     page = to_markdown(result_page(result, "zh"))
     assert "FAIL（未达标）：慢卡/慢节点数 1 \\> 0" in page and "| 慢卡/慢节点数 |" in page

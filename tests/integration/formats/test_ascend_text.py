@@ -223,7 +223,7 @@ def test_ranks_without_a_number_are_numbered_and_reported(tmp_path: Path) -> Non
         (output / "step_trace_time.csv").write_text("Step,Computing,Free\n1,2,3\n")
     parts = list(READER.find(__import__("paceline.storage.file_tree", fromlist=["walk"]).walk(tmp_path)))
     assert [(part.root, part.rank) for part in parts] == [("a", 0), ("b", 1)]
-    assert parts[0].notes == ("a: its rank is not recorded; assumed to be rank 0",)
+    assert tuple(map(str, parts[0].notes)) == ("a: its rank is not recorded; assumed to be rank 0",)
 
 
 @given(st.integers(0, 2 * 10**18))

@@ -76,7 +76,7 @@ def test_benchmarks_that_ran_one_after_the_other_are_no_cluster(tmp_path: Path, 
         write(tmp_path / "run" / f"{name}{end}", events_of(NOON + at * 1e7, marked=True))
     [part] = list(READER.find(walk(tmp_path / "run")))
     assert (part.rank, part.root) == (0, f"gemm_c{end}")
-    assert [note for note in part.notes if "2 other traces" in note and f"gemm_a{end}" in note]
+    assert [note for note in map(str, part.notes) if "2 other traces" in note and f"gemm_a{end}" in note]
 
 
 def test_traces_of_different_cards_are_no_cluster(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_trace_of_another_time_beside_a_job_is_left_out(tmp_path: Path) -> Non
     write(tmp_path / "run" / "old.json", events_of(NOON - 1e9))
     parts = list(READER.find(walk(tmp_path / "run")))
     assert sorted(part.root for part in parts) == ["w0.json", "w1.json"]
-    assert any("old.json" in note for part in parts for note in part.notes)
+    assert any("old.json" in note for part in parts for note in map(str, part.notes))
 
 
 # -- odd recordings -----------------------------------------------------------------------------------------------------

@@ -240,7 +240,7 @@ def test_old_tree_without_rank_table_numbers_ranks_by_host_and_device(tmp_path: 
     shutil.copytree(DERIVED / "run" / "cluster_profiler", tmp_path / "cluster_profiler")
     batch, parts = read_all(READER, tmp_path, tmp_path)
     assert sorted(rows(batch, "ranks", "rank, host, device")) == [(0, "1", 0), (1, "1", 1), (2, "2", 0), (3, "2", 1)]
-    assert [note for part in parts for note in part.notes] == [
+    assert [note for part in parts for note in map(str, part.notes)] == [
         "cluster_profiler/1/profiler: no rank table; ranks are assumed by host and device"
     ]
 

@@ -120,7 +120,7 @@ def test_missing_workers_are_reported(tmp_path: Path) -> None:
     (tmp_path / "meta-x.yaml").write_text("trial_name: x\ndp_size: 2\npp_size: 4\ntp_size: 8\nbad: [1\n")
     batch, (part,) = read_all(READER, tmp_path, tmp_path)
     assert [warning.message for warning in batch.warnings] == ["has 1 of 8 workers"]
-    assert part.notes == ("every worker represents 8 tensor-parallel ranks; ranks here are workers",)
+    assert tuple(map(str, part.notes)) == ("every worker represents 8 tensor-parallel ranks; ranks here are workers",)
 
 
 def test_other_parquet_and_what_only_looks_like_it_is_ignored(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paceline.core.i18n import LANGUAGES
 from paceline.metrics.rank_performance import RankPerformance
 from paceline.metrics.table import Table
 from paceline.output.json_columns import PackedF32, PackedI32, PackedU8, PackedU16, pack_numbers, pack_table
@@ -148,7 +149,7 @@ def test_layout_and_hosts_are_told(report: ReportData) -> None:
 
 
 def test_warnings_of_the_diagnosis_are_said_once(report: ReportData) -> None:
-    assert report.warnings == ["node2_10004/trace_view.json: cut off"]
+    assert report.warnings == {each: ["node2_10004/trace_view.json: cut off"] for each in LANGUAGES}
 
 
 def test_without_a_diagnosis_all_steps_count(run: Run) -> None:

@@ -26,7 +26,7 @@ def test_ranks_without_files() -> None:
     [finding] = found(missing=(9, 7))
     assert (finding.id, finding.confidence, finding.min_severity) == ("data-incomplete", 1.0, "medium")
     assert finding.subject == Subject(ranks=(7, 9)) and finding.gain == PredictedGain(100, 100)
-    assert (finding.amount, finding.detail) == (Quantity(2), "")
+    assert (finding.amount, str(finding.detail)) == (Quantity(2), "")
     assert finding.evidence == (MeasuredValue("ranks_with_missing_data", 2.0, 6.0, "ranks"),)
 
 
@@ -50,9 +50,9 @@ def test_warnings_that_lose_data(message: str, loses: bool) -> None:
 
 def test_the_first_warning_of_a_loss_is_quoted() -> None:
     [finding] = found(ReadWarning(2, "a.csv", "unknown column"), ReadWarning(1, "b.csv", "is empty"), missing=(7,))
-    assert finding.subject.ranks == (1, 7) and finding.detail == "rank 1: b.csv: is empty"
+    assert finding.subject.ranks == (1, 7) and str(finding.detail) == "rank 1: b.csv: is empty"
     [finding] = found(ReadWarning(2, "a.csv", "unknown column"), missing=(7,))
-    assert finding.detail == "rank 2: a.csv: unknown column"
+    assert str(finding.detail) == "rank 2: a.csv: unknown column"
 
 
 def test_ranks_with_fewer_steps_than_others() -> None:

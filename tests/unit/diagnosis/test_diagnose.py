@@ -12,6 +12,7 @@ from paceline.diagnosis.diagnose import diagnose, examine
 from paceline.diagnosis.finding import StepTimes, Subject
 from paceline.diagnosis.hardware import default_hardware
 from paceline.diagnosis.knowledge import load_entry
+from paceline.diagnosis.render import in_words
 from paceline.diagnosis.rule_finding import PredictedGain, RuleFinding
 from paceline.run.read_warning import ReadWarning
 from support.small_cluster import MS, slower, steady_cluster
@@ -28,7 +29,8 @@ def test_a_healthy_run_has_no_findings_and_its_facts_are_told() -> None:
     assert (facts.source, facts.formats, facts.ranks, facts.hosts) == ("made/by/hand", ("made by hand",), 4, 2)
     assert facts.steps == (1, 2, 3) and facts.step_ms == StepTimes(102.0, 101.0, 103.0)
     assert facts.missing_ranks == (9,) and facts.mfu is None
-    assert facts.warnings == ("rank 9: a\\udcff: cannot be read",)
+    assert in_words(found, "en").run.warnings == ("rank 9: a\\udcff: cannot be read",)
+    assert in_words(found, "zh").run.warnings == ("9 号卡：a\\udcff：cannot be read",)
 
 
 def test_the_slowest_card_is_named_in_words() -> None:

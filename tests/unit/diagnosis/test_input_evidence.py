@@ -72,6 +72,6 @@ def test_time_before_the_first_device_work_alone_proves_no_late_input() -> None:
     assert with_input_evidence(recorded.context(), finding()) == finding()
     found = with_input_evidence(unproven.context(), finding())
     assert found.confidence == 0.45
-    assert found.doubts[0].startswith("no wait for a batch was recorded")
+    assert str(found.doubts[0]).startswith("no wait for a batch was recorded")
     assert with_input_evidence(unproven.context(input_pipeline=READER), finding()).confidence == 0.9
     assert with_input_evidence(unproven.context(), finding("host-bound")) == finding("host-bound")

@@ -157,7 +157,7 @@ def test_the_residual_of_the_replay_in_per_cent(residual: float, percent: float)
     diagnosis = in_words(Examination(facts, (finding(),), residual), "en")
     assert str(diagnosis.replay.residual_percent) == str(percent)  # no minus before zero
     assert diagnosis.replay.prediction_error_percent is None and diagnosis.replay.level == "collectives"
-    assert diagnosis.run is facts and [each.id for each in diagnosis.findings] == ["slow-rank"]
+    assert diagnosis.run == facts and [each.id for each in diagnosis.findings] == ["slow-rank"]
 
 
 def test_how_well_steps_are_predicted_in_per_cent() -> None:

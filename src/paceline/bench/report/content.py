@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from paceline.bench.report.nodes import cards_section, nodes_section
-from paceline.bench.result import BenchResult, ExpectationPart, Measurement, interval_of
-from paceline.bench.statistics.scaling import if_fixed
-from paceline.bench.statistics.stragglers import outlier_name, stragglers
-from paceline.core.i18n import Language, text
-from paceline.core.message_texts import message_in
+from paceline.bench.result import BaselineComparison, BenchResult, ExpectationPart, Measurement, interval_of
+from paceline.bench.scaling import if_fixed
+from paceline.bench.stragglers import outlier_name, stragglers
+from paceline.core.i18n import Language, catalogue, text
+from paceline.core.message import message_in
 from paceline.output.page.charts import ChartPoint, PageChart, line_chart
 from paceline.output.page.page import (
     PageLink,
@@ -111,12 +111,16 @@ def _failed(expected: ExpectationPart, language: Language) -> str:
 
 
 def metric_name(name: str, language: Language) -> str:
-    """As the result file names it in English; a comparison also names its size: "throughput, 2 ranks"."""
-    if language == "en":
-        return name
-    metric, _, size = name.partition(", ")
-    named = text(f"bench.metric_{metric}", language)
-    return join_sentences([named, message_in(language, size)], language) if size else named
+    """As the result file names it in English."""
+    key = f"bench.metric_{name}"
+    return text(key, language) if key in catalogue("bench") else name
+
+
+def _compared_metric(compared: BaselineComparison, language: Language) -> str:
+    if not compared.name:
+        return compared.metric
+    named = metric_name(compared.name, language), text("bench.size", language, n=compared.ranks)
+    return text("bench.metric_of_size", language, metric=named[0], size=named[1])
 
 
 def _metric(value: float | None) -> str:
@@ -244,7 +248,7 @@ def _baseline(result: BenchResult, language: Language) -> PageSection | None:
         return None
     rows = tuple(
         (
-            metric_name(each.metric, language),
+            _compared_metric(each, language),
             format_number(each.before),
             format_number(each.after),
             f"{each.percent:+.1f} %",
@@ -342,11 +346,9 @@ def _provenance(result: BenchResult, language: Language) -> PageSection:
 
 
 def _warnings(result: BenchResult, language: Language) -> PageSection | None:
-    return (
-        PageSection(text("bench.warnings", language), tuple(message_in(language, each) for each in result.warnings))
-        if result.warnings
-        else None
-    )
+    said = result.warnings_said or result.warnings
+    shown = tuple(message_in(language, each) for each in said)
+    return PageSection(text("bench.warnings", language), shown) if shown else None
 
 
 def _size(size: Measurement, language: Language) -> str:

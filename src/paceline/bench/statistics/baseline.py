@@ -14,6 +14,7 @@ import math
 from paceline.bench.result import BaselineComparison, BenchResult, Measurement, SpreadPart
 from paceline.bench.spread import student
 from paceline.core.errors import UsageError
+from paceline.core.i18n import text
 
 EFFECT_FLOOR = 0.01
 UNKNOWN_NOISE = 0.03
@@ -37,24 +38,26 @@ def compare(result: BenchResult, baseline: BenchResult, called: str) -> tuple[Ba
 
 
 def _of_size(before: Measurement, after: Measurement, called: str) -> list[BaselineComparison]:
-    size = f"{after.ranks} rank{'s' if after.ranks > 1 else ''}"
-    found = [_compared(before.throughput, after.throughput, f"throughput, {size}", called)]
+    found = [_compared(before.throughput, after.throughput, ("throughput", after.ranks), called)]
     if before.accuracy is not None and after.accuracy is not None:
-        found.append(_compared(before.accuracy, after.accuracy, f"accuracy, {size}", called))
+        found.append(_compared(before.accuracy, after.accuracy, ("accuracy", after.ranks), called))
     return found
 
 
-def _compared(before: SpreadPart, after: SpreadPart, metric: str, called: str) -> BaselineComparison:
+def _compared(before: SpreadPart, after: SpreadPart, metric: tuple[str, int], called: str) -> BaselineComparison:
+    name, ranks = metric
     change, expected = after.mean - before.mean, noise(before, after)
     real = abs(change) > max(expected, EFFECT_FLOOR * abs(before.mean))
     return BaselineComparison(
         baseline=called,
-        metric=metric,
+        metric=f"{name}, {text('bench.size', 'en', n=ranks)}",
         before=before.mean,
         after=after.mean,
         noise=expected,
         percent=100 * change / before.mean if before.mean else 0.0,
         verdict="same" if not real else "better" if change > 0 else "worse",
+        name=name,
+        ranks=ranks,
     )
 
 

@@ -14,7 +14,8 @@ import msgspec
 
 from paceline.bench.result import Mode
 from paceline.bench.result_files import ResultSet, local_results, read_cluster, read_single_servers
-from paceline.bench.spread import slow_values
+from paceline.bench.spread import Outlier, slow_values
+from paceline.core.message import Message, Sentence, message
 
 
 class ScoreDocument(msgspec.Struct, frozen=True, kw_only=True, tag="paceline.score/1", tag_field="schema"):
@@ -45,7 +46,12 @@ class BenchScore:
     ranks: int
     cards: tuple[tuple[float, ...], ...]
     """Throughput of every card, by node."""
-    warnings: tuple[str, ...] = ()
+    said: tuple[Sentence, ...] = ()
+    """The warnings in words that `message_in` finds."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(map(str, self.said))
 
     @property
     def nodes(self) -> int:
@@ -87,15 +93,22 @@ def score_directory(
 
 def with_slow_parts(found: BenchScore) -> BenchScore:
     """With a warning for nodes, and cards of a node, that are slower than their peers in this one run."""
-    told = [("node", found.throughput_list)] if found.single_server else []
-    for number, cards in enumerate(found.cards):
-        told.append((f"node {number} card" if found.single_server else "rank", cards))
-    slow = [
-        f"{kind} {each.place} is slow: {each.value:,.1f} samples/s, its peers {each.peers:,.1f} ({each.percent:+.1f} %)"
-        for kind, values in told
-        for each in slow_values(values)
-    ]
-    return replace(found, warnings=(*found.warnings, *slow))
+    slow = list(map(_slow_node, slow_values(found.throughput_list))) if found.single_server else []
+    for node, cards in enumerate(found.cards):
+        slow += [_slow_card(node, each) if found.single_server else _slow_rank(each) for each in slow_values(cards)]
+    return replace(found, said=(*found.said, *slow))
+
+
+def _slow_node(slow: Outlier) -> Message:
+    return message("slow_node", n=slow.place, value=slow.value, peers=slow.peers, percent=slow.percent)
+
+
+def _slow_rank(slow: Outlier) -> Message:
+    return message("slow_rank", n=slow.place, value=slow.value, peers=slow.peers, percent=slow.percent)
+
+
+def _slow_card(node: int, slow: Outlier) -> Message:
+    return message("slow_card", node=node, n=slow.place, value=slow.value, peers=slow.peers, percent=slow.percent)
 
 
 def score(results: ResultSet) -> BenchScore:
@@ -110,7 +123,7 @@ def score(results: ResultSet) -> BenchScore:
         single_server=results.single_server,
         ranks=sum(len(node) for node in cards),
         cards=cards,
-        warnings=results.warnings,
+        said=results.warnings,
     )
 
 

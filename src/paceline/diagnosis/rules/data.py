@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.core.message import Sentence
 from paceline.diagnosis.context import DiagnosisContext
 from paceline.diagnosis.finding import Subject
 from paceline.diagnosis.rule import rule
@@ -45,11 +46,11 @@ def _ranks_with_fewer_steps(context: DiagnosisContext) -> list[int]:
     return [rank for rank, count in rows if count < most]
 
 
-def _reason(warnings: Sequence[ReadWarning]) -> str:
+def _reason(warnings: Sequence[ReadWarning]) -> Sentence:
     """The warning that tells what is missing: that a rank's number is assumed, for example, does not."""
     telling = (w for w in warnings if _loses_data(w.message) or any(sign in w.message for sign in _TELL_OF_GAPS))
     found = next(telling, warnings[0] if warnings else None)
-    return str(found) if found else ""
+    return found.sentence if found else ""
 
 
 def _loses_data(message: str) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.ascend_db.pages import PageError
 from paceline.formats.units import scaled_decimal
 
@@ -201,7 +202,7 @@ def sum_calls(summed: dict[tuple[Any, Any], CallSums], times: Column, layers: Co
     durations_known, codes_known = np.ma.getdata(times)[known], codes[known]
     size = len(different) * len(kinds)
     if np.any(np.bincount(codes_known, durations_known, minlength=size) >= _LIMIT):
-        raise FormatError("the durations of its calls add up to more than 64 bits")
+        raise FormatError(message("durations_64"))
     counts, known_counts = np.bincount(codes, minlength=size), np.bincount(codes_known, minlength=size)
     totals = np.zeros(size, dtype=np.int64)
     shortest, longest = np.full(size, np.iinfo(np.int64).max), np.full(size, -1)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from paceline.core.collective_names import hccl_sequence, op_of
+from paceline.core.message import message
 from paceline.formats.ascend_db.columns import Column, StringIds, durations, otherwise, scaled_column
 from paceline.formats.ascend_db.database import Database, Join, as_text, open_database
 from paceline.formats.ascend_db.steps import step_number, step_windows
@@ -252,9 +253,7 @@ def _add_matrix(sums: Database, sink: Sink) -> None:
             }
         )
     for step, stem, group in sorted(sampled - with_total, key=str):
-        sink.warn(
-            f"{stem} of group {group} in step {step} has samples but no total; its links are left out", file=sums.path
-        )
+        sink.warn(message("samples_step", name=stem, group=group, step=step), file=sums.path)
     _add_rows(sink, "transfers", totals)
 
 

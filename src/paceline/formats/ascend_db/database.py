@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.ascend_db.columns import Column, KeyedRows, StringIds, as_column, as_integers, unknown
 from paceline.formats.ascend_db.pages import PageError, PageFile, StoredTable, joined, open_pages
 
@@ -261,7 +262,7 @@ def open_database(path: Path) -> Iterator[Database]:
         database = Database(path, _schema(path, version), version)
         yield database
     except sqlite3.Error as error:
-        raise FormatError(f"is damaged, cut off or has other columns than expected ({error})", file=path) from error
+        raise FormatError(message("sqlite_damaged", error=error), file=path) from error
     finally:
         if database is not None and "connection" in vars(database):
             _connections.put_back(path, version, database.connection)

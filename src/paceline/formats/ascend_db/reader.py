@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from paceline.core.errors import FormatError
+from paceline.core.message import Sentence, message, said_at
 from paceline.formats.ascend_db import FORMAT
 from paceline.formats.ascend_db.communication import read_collectives, read_links
 from paceline.formats.ascend_db.database import Database, is_sqlite, open_database
@@ -38,7 +39,7 @@ _MONITOR = re.compile(r"(?P<job>msmonitor_\d+)_(?P<time>\d+)_\d+\.db$")
 _PROFILE = re.compile(r"^(?P<worker>.+)_(?P<time>\d{14,17})_ascend_(?:pt|ms)$")
 _PROF = re.compile(r"^PROF_\d+_(?P<time>\d{14,17})_\w+$")
 _INFO = re.compile(r"profiler_info_(\d+)\.json$")
-_CONTENT = "its table RANK_DEVICE_MAP"
+_CONTENT = message("claim_table", name="RANK_DEVICE_MAP")
 _SUMS = {"StepTraceTime", "CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix"}
 _COMPARED = (
     "META_DATA",
@@ -68,7 +69,7 @@ class _DatabaseRecording:
     host_and_device: tuple[str, int]
     """Order in which recordings without a rank are numbered."""
     rank_assumed: bool = False
-    claims: Mapping[str, int | None] = field(default_factory=dict)
+    claims: Mapping[Sentence, int | None] = field(default_factory=dict)
     """What says which rank it is of: the name, what it holds, files beside it."""
     contents: frozenset[str] = frozenset()
 
@@ -90,17 +91,17 @@ class AscendDbReader:
                 continue  # PROF_*/{host,device_N}/sqlite: dozens of raw tables, already merged into the result
             candidates = [file for name, file in files.items() if name.endswith(".db")]
             for broken, reason in _pair_databases(tree, directory, candidates, found):
-                note = f"{broken.relative}: {reason}; skipped"
+                note = said_at(broken.relative, message("reason_skipped", reason=reason))
                 yield RankRecording(self.name, _rank_in_name(broken), broken.relative, (), notes=(note,))
         numbered = list(_with_ranks(_by_content(_without_merged(found))))
         strangers = strangers_by_directory(
             [_root(one.file) for one, _ in numbered], [None if one.rank_assumed else one.rank for one, _ in numbered]
         )
         for place, (recording, notes) in enumerate(numbered):
-            claims = {**recording.claims, "the directory": strangers.get(place)}
+            claims = {**recording.claims, message("claim_directory"): strangers.get(place)}
             yield self._recording(tree, replace(recording, claims=claims), notes)
 
-    def _recording(self, tree: Tree, recording: _DatabaseRecording, notes: tuple[str, ...]) -> RankRecording:
+    def _recording(self, tree: Tree, recording: _DatabaseRecording, notes: tuple[Sentence, ...]) -> RankRecording:
         recorded, job = _time_and_job(recording.file)
         assert recording.rank is not None
         conflict = None if recording.rank_assumed else contradiction(recording.claims, recording.rank)
@@ -126,14 +127,14 @@ READER = AscendDbReader()
 
 def _pair_databases(
     tree: Tree, directory: str, files: list[File], found: list[_DatabaseRecording]
-) -> Iterator[tuple[File, str]]:
+) -> Iterator[tuple[File, Exception]]:
     """Add each database with its sums to `found`; yields databases that cannot be read, with the reason."""
     mains: list[_DatabaseRecording] = []
     sums: list[tuple[File, frozenset[str]]] = []
     for file in files:
         try:
             if not is_sqlite(file.path):
-                raise FormatError("is not a SQLite database (empty, encrypted or damaged)", file=file.path)
+                raise FormatError(message("sqlite_not"), file=file.path)
             with open_database(file.path) as database:
                 tables = frozenset(database.columns)
                 if tables & _RECORDED and "STRING_IDS" in tables:
@@ -142,7 +143,7 @@ def _pair_databases(
                     sums.append((file, tables))
         except (FormatError, OSError) as error:
             if _OURS.search(file.name):
-                yield file, str(error)
+                yield file, error
     own_sums = sums[0][0] if len(mains) == 1 and sums else None
     info = _info_rank(tree, directory)
     for main in mains:
@@ -155,7 +156,7 @@ def _pair_databases(
 
 def _opened(file: File, tables: frozenset[str], database: Database) -> _DatabaseRecording:
     """A database of a rank, without the sums beside it."""
-    claims = {"its name": _rank_in_name(file), _CONTENT: _mapped_rank(database)}
+    claims: dict[Sentence, int | None] = {message("claim_name"): _rank_in_name(file), _CONTENT: _mapped_rank(database)}
     return _DatabaseRecording(
         file, None, None, tables, _host_and_device(database), claims=claims, contents=_contents(database)
     )
@@ -228,7 +229,7 @@ def _without_merged(found: list[_DatabaseRecording]) -> list[_DatabaseRecording]
     ]
 
 
-def _with_ranks(found: list[_DatabaseRecording]) -> Iterator[tuple[_DatabaseRecording, tuple[str, ...]]]:
+def _with_ranks(found: list[_DatabaseRecording]) -> Iterator[tuple[_DatabaseRecording, tuple[Sentence, ...]]]:
     """Assign the lowest free numbers to recordings without a rank, in order of host and device."""
     used = {one.rank for one in found if one.rank is not None}
     unknown = sorted(
@@ -239,7 +240,7 @@ def _with_ranks(found: list[_DatabaseRecording]) -> Iterator[tuple[_DatabaseReco
         if one.rank is not None:
             yield one, ()
     for one, rank in zip(unknown, free, strict=False):
-        note = f"{one.file.relative}: its rank is not recorded; assumed to be rank {rank}"
+        note = said_at(one.file.relative, message("rank_assumed", n=rank))
         yield replace(one, rank=rank, rank_assumed=True), (note,)
 
 
@@ -269,12 +270,12 @@ def _time_and_job(file: File) -> tuple[str, str]:
     return recorded, ""
 
 
-def _unmerged(tree: Tree, recording: _DatabaseRecording) -> Iterator[str]:
+def _unmerged(tree: Tree, recording: _DatabaseRecording) -> Iterator[Sentence]:
     """A note if there is a write-ahead log: it may hold rows that the database does not have yet."""
     for file in (recording.main, recording.sums):
         log = tree.directories[file.directory].get(f"{file.name}-wal") if file else None
         if file and log and log.size:
-            yield f"{file.relative}: was not closed; rows that are only in {log.name} are not read"
+            yield said_at(file.relative, message("not_closed", name=log.name))
 
 
 def _sections(recording: _DatabaseRecording) -> Iterator[RecordingSection]:

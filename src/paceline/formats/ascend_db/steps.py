@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from paceline.core.collective_names import op_of
+from paceline.core.message import message
 from paceline.formats.ascend_db.columns import Column
 from paceline.formats.ascend_db.database import Database, Join, open_database
 from paceline.formats.base import Sink
@@ -97,7 +98,7 @@ def _recorded(database: Database, sink: Sink) -> dict[int, dict[str, int | None]
     for name, *split in database.rows(f"SELECT step, {values} FROM StepTraceTime"):
         step = step_number(name)
         if step is None or step in recorded:
-            sink.warn(f"StepTraceTime has a second or unreadable step {name!r}; left out", file=database.path)
+            sink.warn(message("second_step", name=repr(name)), file=database.path)
             continue
         recorded[step] = dict(zip(_TRACE_COLUMNS, (scaled_decimal(value, 1000) for value in split), strict=True))
     return recorded
@@ -123,7 +124,7 @@ def _computed(
     if not len(windows.steps):
         if not both.size:
             return []
-        sink.warn("no steps were marked; the whole recording counts as one", file=database.path)
+        sink.warn(message("one_step"), file=database.path)
         limits = [(None, int(both[0, 0]), int(both[1, -1]))]
     else:
         limits = list(zip(windows.steps.tolist(), windows.starts.tolist(), windows.ends.tolist(), strict=True))

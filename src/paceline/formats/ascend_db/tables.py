@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from paceline.core.collective_names import group_hash
+from paceline.core.message import message
 from paceline.formats.ascend_db.columns import (
     CallSums,
     StringIds,
@@ -110,10 +111,10 @@ def group_of(name: str | None) -> str | None:
 def _usable(database: Database, sink: Sink, table: str, *columns: str) -> bool:
     """Whether a table can be read; a view, a virtual table or a missing column is a warning, a missing table is normal."""
     if table in database.views:
-        sink.warn(f"{table} is a view or virtual table; it is not read", file=database.path)
+        sink.warn(message("table_view", table=table), file=database.path)
     elif table in database.columns and not database.has(table, *columns):
         missing = next(column for column in columns if not database.has(table, column))
-        sink.warn(f"{table} has no column {missing}; it is not read", file=database.path)
+        sink.warn(message("table_lacks", table=table, name=missing), file=database.path)
     return database.has(table, *columns)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from paceline.core.collective_names import hccl_sequence, op_of
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import Sink, Values
 from paceline.formats.json_files import decode_file
 from paceline.formats.last_result import LastFileResult
@@ -108,7 +109,7 @@ def step_number(text: str, path: Path) -> int:
     """13 from "step13"; recordings without steps write "step"."""
     digits = text.removeprefix("step")
     if digits and not digits.isdecimal():
-        raise FormatError(f"has a step called {text!r}", file=path)
+        raise FormatError(message("bad_step", name=repr(text)), file=path)
     return int(digits or 0)
 
 
@@ -177,7 +178,7 @@ def packet_columns(recorded: list[RecordedOperation], path: Path) -> dict[str, A
             for size, (count, duration) in _PACKETS.decode(moved.packets).items()
         ]
     except msgspec.ValidationError as error:
-        raise FormatError(f"has invalid packets: {error}", file=path) from error
+        raise FormatError(message("bad_packets", error=error), file=path) from error
     if not rows:
         return {}
     step, name, group, sequence, transport, size, count, duration = zip(*rows, strict=True)
@@ -208,7 +209,7 @@ def _entries_without_samples(
             continue
         yield name, links
     for stem, group in sorted(sampled - with_total):
-        sink.warn(f"{stem} of group {group} has samples but no total; its links are left out", file=path)
+        sink.warn(message("samples", name=stem, group=group), file=path)
 
 
 def append_links(columns: dict[str, list[Any]], step: int, name: str, links: dict[str, MatrixLink], path: Path) -> None:
@@ -217,7 +218,7 @@ def append_links(columns: dict[str, list[Any]], step: int, name: str, links: dic
     for ends, link in links.items():
         source, _, target = ends.partition("-")
         if not (source.isdecimal() and target.isdecimal()):
-            raise FormatError(f"has a link called {ends!r}", file=path)
+            raise FormatError(message("bad_link", name=repr(ends)), file=path)
         columns["step"].append(step)
         columns["name"].append(plain)
         columns["group"].append(group or None)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.core.errors import FormatError
+from paceline.core.message import listed, message
 from paceline.formats.base import Sink
 from paceline.formats.csv_files import csv_header, csv_rows, csv_scan
 from paceline.formats.units import integer, ns_from_us, number
@@ -66,7 +67,7 @@ def read_l2_cache(path: Path, sink: Sink) -> None:
     """One row per task, as many as kernels: read with DuckDB."""
     header = csv_header(path)
     if missing := [name for name in ("Op Name", "Hit Rate") if name not in header]:
-        raise FormatError(f"lacks the column {missing[0]!r}", file=path, line=1)
+        raise FormatError(message("lacks_column", name=repr(missing[0])), file=path, line=1)
     numbers = {"stream": "Stream Id", "task": "Task Id"}
     rates = {"hit_rate": "Hit Rate", "victim_rate": "Victim Rate"}
     columns = ['"Op Name" AS name']
@@ -104,8 +105,8 @@ def read_memory(files: Mapping[str, Path], megabyte: int, sink: Sink) -> None:
             devices[name] = {row.get("Device Type") or row.get("Device") or "N/A" for row in rows} - {"N/A"}
     known = {name: found for name, found in devices.items() if found}
     if known and not set.intersection(*known.values()):
-        named = ", ".join(f"{min(found)} in {name}" for name, found in known.items())
-        sink.warn(f"memory of several devices, {named}: a file may be another rank's", file=files[min(known)])
+        named = listed([message("in_file", what=min(found), name=name) for name, found in known.items()])
+        sink.warn(message("other_devices", names=named), file=files[min(known)])
 
 
 def read_kernels(path: Path, sink: Sink) -> None:
@@ -113,7 +114,7 @@ def read_kernels(path: Path, sink: Sink) -> None:
     header = csv_header(path)
     found = {column: next((name for name in names if name in header), None) for column, names in _KERNELS.items()}
     if not (found["name"] and found["duration"]):
-        raise FormatError("has no Name or Duration(us) column", file=path)
+        raise FormatError(message("no_name"), file=path)
     picked = ", ".join(_kernel_column(column, source) for column, source in found.items() if source)
     rows = f"SELECT {picked} FROM {csv_scan(header)}"
     added = sink.add_query("kernels", f"FROM ({rows}) WHERE duration IS NOT NULL", [str(path)])
@@ -122,7 +123,7 @@ def read_kernels(path: Path, sink: Sink) -> None:
         count = f"SELECT count(*) FROM ({rows}) WHERE duration IS NULL"
         lost = sink.connection.execute(count, [str(path)]).fetchall()[0][0]
         if lost:
-            sink.warn(f"{lost:,} rows without a readable duration are left out", file=path)
+            sink.warn(message("no_duration", n=lost), file=path)
 
 
 def _lines(path: Path) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.json_files import decode_file
 from paceline.formats.parallel_groups import ParallelGroup, add_groups
@@ -58,11 +59,11 @@ def read_identity(identity: Identity, sink: Sink) -> None:
     sink.add("ranks", {"host": identity.host, "device": device, "stage": _stage(metadata)})
     recorded = info.rank_id if info.ms_profiler_info is None else info.ms_profiler_info.rank_id
     if (named := str(recorded)).isdecimal() and int(named) != identity.rank:
-        sink.warn(f"is of rank {named}, by what it holds: files of two ranks may be mixed up", file=identity.info)
+        sink.warn(message("of_rank", n=named), file=identity.info)
     add_groups(metadata.parallel_group_info, sink)
     groups = [group.global_ranks for group in metadata.parallel_group_info.values() if group.global_ranks]
     if any(identity.rank not in members for members in groups):
-        sink.warn("declares groups without this rank: it may be another rank's", file=identity.metadata)
+        sink.warn(message("groups_without"), file=identity.metadata)
 
 
 def _stage(metadata: _Metadata) -> int | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from paceline.core.message import Sentence, message, said_at
 from paceline.formats.ascend_text import FORMAT
 from paceline.formats.ascend_text.communication_json import read_collectives, read_matrix, read_packets
 from paceline.formats.ascend_text.csv_files import (
@@ -69,7 +70,7 @@ class AscendTextReader:
             )
 
     def _recording(
-        self, tree: Tree, profile: str, rank: int, *, assumed: bool, conflicts: tuple[str, ...]
+        self, tree: Tree, profile: str, rank: int, *, assumed: bool, conflicts: tuple[Sentence, ...]
     ) -> RankRecording:
         files = _files_of(tree, profile)
         name = profile.rpartition("/")[2]
@@ -81,7 +82,7 @@ class AscendTextReader:
             sections=tuple(_sections(tree, profile, files, rank)),
             recorded=worker["time"] if worker else "",
             job=f"{parent_of(profile)}/{worker['worker']}" if worker else "",
-            notes=(f"{profile or '.'}: its rank is not recorded; assumed to be rank {rank}",) if assumed else (),
+            notes=(said_at(profile or ".", message("rank_assumed", n=rank)),) if assumed else (),
             rank_assumed=assumed,
             conflicts=conflicts,
         )
@@ -126,11 +127,11 @@ def _rank_of(tree: Tree, profile: str) -> int | None:
     return rank_in_directory(profile)
 
 
-def _conflicts(tree: Tree, profile: str, by_directory: int | None) -> tuple[str, ...]:
+def _conflicts(tree: Tree, profile: str, by_directory: int | None) -> tuple[Sentence, ...]:
     """What says that a profile is of several ranks, or of another."""
     named = sorted({int(found[1]) for name in _files_of(tree, profile) if (found := _RANKED.match(name))})
-    mixed = [f"its files are named as of ranks {', '.join(map(str, named))}"] if len(named) > 1 else []
-    return (*mixed, *(() if by_directory is None else (f"its directory is named as of rank {by_directory}",)))
+    mixed = [message("files_named", list=", ".join(map(str, named)))] if len(named) > 1 else []
+    return (*mixed, *(() if by_directory is None else (message("directory_named", n=by_directory),)))
 
 
 def _sections(tree: Tree, profile: str, files: dict[str, File], rank: int) -> Iterator[RecordingSection]:

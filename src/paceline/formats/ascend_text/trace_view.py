@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.rare_events import rare_events
 from paceline.formats.chrome_trace.step_marks import MarkedSpans, StepSpan, marked_spans, waited_for_input
@@ -143,7 +144,7 @@ def read_steps(step_trace: Path | None, trace_view: Path | None, sink: Sink) -> 
     if rows:
         sink.add("steps", {column: [row[column] for row in rows] for column in rows[0]})
     else:
-        sink.warn("has no steps", file=step_trace)
+        sink.warn(message("no_steps"), file=step_trace)
 
 
 def _step_row(row: dict[str, str], marked: MarkedSpans) -> dict[str, int | None]:

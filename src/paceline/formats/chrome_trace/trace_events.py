@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.core.scratch_directory import scratch_directory
 from paceline.formats.chrome_trace.repaired_json import repair_json, repaired
 
@@ -226,7 +227,7 @@ def _as_array(path: Path, cut: list[str] | None = None) -> Iterator[Path]:
     A trace that is cut off raises; if a list `cut` is given, the events before the cut are kept and the list tells why.
     """
     if path.stat().st_size == 0:
-        raise FormatError("is empty", file=path)
+        raise FormatError(message("empty"), file=path)
     packed = is_gzip(path)
     if not packed and _starts_with_bracket(path) and (cut is None or _ends_with_bracket(path)):
         yield path
@@ -265,10 +266,10 @@ def unpacked(path: Path) -> Iterator[bytes]:
         for block in _members(path):
             given += len(block)
             if given > limit:
-                raise FormatError(f"unpacks to more than {limit >> 20:,} MiB; refused", file=path)
+                raise FormatError(message("unpacks_refused", size=f"{limit >> 20:,} MiB"), file=path)
             yield block
     except (EOFError, zlib.error) as error:
-        raise CutOffError(f"damaged or cut-off gzip data ({error})", file=path) from error
+        raise CutOffError(message("gzip", error=error), file=path) from error
 
 
 def _members(path: Path) -> Iterator[bytes]:
@@ -302,10 +303,10 @@ def event_pieces(path: Path, *, size: int = _PIECE, most: int = _MAX_EVENT) -> I
             yield b"[" + buffer[:cut].rstrip(b" \t\r\n,") + b"]"
             buffer = buffer[cut:]
         if len(buffer) > most:
-            raise FormatError("events do not begin with their phase: too large to be read in one piece", file=path)
+            raise FormatError(message("phase_first"), file=path)
     end = len(buffer) if is_list else _end_of_array(buffer, 0)
     if end is None:
-        raise FormatError("is cut off: the list of events does not end", file=path)
+        raise FormatError(message("cut_events"), file=path)
     yield b"[" + buffer[:end]
 
 
@@ -327,7 +328,7 @@ def _after_bracket(blocks: Iterator[bytes], path: Path) -> tuple[bytes, bool]:
             return text[found.end() :], False
         if len(buffer) > _MAX_HEAD:
             break
-    raise FormatError('has no "traceEvents" array', file=path)
+    raise FormatError(message("no_events"), file=path)
 
 
 def _last_opening(events: bytes) -> int:
@@ -403,19 +404,19 @@ def _starts_with_bracket(path: Path) -> bool:
 def _copy_array(path: Path, target: Path, *, named: Path, cut: list[str] | None = None) -> Path:
     """Copy the "traceEvents" array of an object to a file."""
     if path.stat().st_size == 0:
-        raise FormatError("nothing of it can be unpacked", file=named)
+        raise FormatError(message("unpack"), file=named)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         is_list = _starts_with_bracket(path)
         found = _FIRST_BRACKET.search(data) if is_list else _ARRAY_KEY.search(data)
         if not found:
-            raise FormatError('has no "traceEvents" array', file=named)
+            raise FormatError(message("no_events"), file=named)
         start = found.end() - 1
         end = None if is_list else _end_of_array(data, start)
         ending = b""
         if end is None:
             end, ending = _last_whole_event(data, start), b"]"
             if cut is None or end is None:
-                raise FormatError("is cut off: the list of events does not end", file=named)
+                raise FormatError(message("cut_events"), file=named)
             cut.append("the list of events does not end")
         with target.open("wb") as out:
             _copy_range(file, out, start, end)

@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.csv_files import csv_lines
 from paceline.formats.hccl.execution import CollectiveExecution, LinkTransfer, transport_of
@@ -67,11 +68,11 @@ def _read_rows(path: Path, sink: Sink) -> Iterator[_Row]:
         if cells.get("step_num", "").strip() == "-":
             continue
         if step is None:
-            raise FormatError("has no step_num", file=path, line=line)
+            raise FormatError(message("no_step_num"), file=path, line=line)
         links = _decoded(_LINKS, cells.get("link_info"))
         operators = _decoded(_OPERATORS, cells.get("communication_operator_cost"))
         if links is None or operators is None:
-            sink.warn(f"part of step {step} is not JSON and was left out", file=path, line=line)
+            sink.warn(message("part_not_json", n=step), file=path, line=line)
         yield _Row(step, links or {}, operators or {})
 
 
@@ -101,10 +102,10 @@ def _cost_unit(recorded: Sequence[_Row], path: Path, sink: Sink) -> float:
     """
     by_cost, by_bandwidth = _micro_by_cost(recorded), _micro_by_bandwidth(recorded)
     if by_cost is not None and by_bandwidth is not None and by_cost != by_bandwidth:
-        sink.warn("costs and bandwidths indicate different units; the unit of the costs is used", file=path)
+        sink.warn(message("units_differ"), file=path)
     votes = [vote for vote in (by_cost, by_bandwidth) if vote is not None]
     if not votes and any(row.operators for row in recorded):
-        sink.warn("the unit of the costs is not recorded; assumed to be ms", file=path)
+        sink.warn(message("unit_assumed"), file=path)
     return _MICROSECOND if votes and votes[0] else _MILLISECOND
 
 

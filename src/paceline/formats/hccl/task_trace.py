@@ -25,6 +25,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.hccl.execution import CollectiveExecution, LinkTransfer, PacketCount, transport_of
 from paceline.formats.hccl.operator_names import op_named
 
@@ -75,16 +76,16 @@ _DECODER = msgspec.json.Decoder(_Trace)
 def read_trace(path: Path) -> CollectiveExecution:
     """One execution, named after its directory; mindinsight/collectives.py replaces it by the operator's name in the graph."""
     if path.stat().st_size > MAX_BYTES:
-        raise FormatError(f"has more than {MAX_BYTES >> 20} MiB; refused", file=path)
+        raise FormatError(message("more_refused", size=f"{MAX_BYTES >> 20} MiB"), file=path)
     try:
         trace = _DECODER.decode(path.read_bytes())
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise FormatError(f"is not an HCCL trace ({error})", file=path) from error
+        raise FormatError(message("not_hccl", error=error), file=path) from error
     tasks = sorted(_tasks(trace.events), key=lambda task: task.start)
     if not tasks:
-        raise FormatError("has no tasks", file=path)
+        raise FormatError(message("no_tasks"), file=path)
     if max(task.start + task.duration for task in tasks) - tasks[0].start > MAX_SPAN:
-        raise FormatError("has tasks that are days apart: its times are damaged", file=path)
+        raise FormatError(message("days_apart"), file=path)
     return _execution(path, trace, tasks)
 
 

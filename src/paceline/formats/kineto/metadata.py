@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from paceline.core.message import Sentence, message
 from paceline.formats.chrome_trace.repaired_json import repaired
 from paceline.formats.chrome_trace.trace_events import read_head, read_metadata
 from paceline.storage.file_tree import File
@@ -62,7 +63,7 @@ class TraceHead:
     groups: tuple[ProcessGroup, ...]
     devices: tuple[DeviceProperties, ...]
     recorded: str
-    notes: tuple[str, ...]
+    notes: tuple[Sentence, ...]
     rank_assumed: bool = False
     is_rank_certain: bool = True
     """Whether the trace records its rank, or its path names it; otherwise it may be no rank of a job at all."""
@@ -87,12 +88,12 @@ def read_trace_head(file: File) -> TraceHead:
     """Never fails: missing or invalid metadata becomes a note."""
     text = read_metadata(file.path)
     values = _decoded(text, dict[str, msgspec.Raw]) or _decoded(repaired(text), dict[str, msgspec.Raw]) or {}
-    notes: list[str] = []
+    notes: list[Sentence] = []
     base = _value(values, "baseTimeNanoseconds", int, notes) or 0
     info = _value(values, "distributedInfo", dict[str, msgspec.Raw], notes) or {}
     rank = _value(info, "rank", int, notes)
     if rank is not None and not 0 <= rank < MAX_RANKS:
-        notes.append(f"distributedInfo has the invalid rank {rank}; ignored")
+        notes.append(message("bad_rank", n=rank))
         rank = None
     world = _value(info, "world_size", int, notes) or 0
     return TraceHead(
@@ -110,13 +111,13 @@ def read_trace_head(file: File) -> TraceHead:
     )
 
 
-def _value(values: dict[str, msgspec.Raw], name: str, type: type[T], notes: list[str]) -> T | None:
+def _value(values: dict[str, msgspec.Raw], name: str, type: type[T], notes: list[Sentence]) -> T | None:
     """One value of the metadata; None and a note if it has the wrong type."""
     if name not in values or bytes(values[name]) == b"null":
         return None
     value = _decoded(values[name], type)
     if value is None:
-        notes.append(f"{name} in the trace's metadata is invalid; ignored")
+        notes.append(message("bad_metadata", name=name))
     return value
 
 

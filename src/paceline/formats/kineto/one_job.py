@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from paceline.core.message import message
 from paceline.formats.chrome_trace.trace_events import CutOffError, is_gzip, read_head, unpacked
 from paceline.formats.kineto.metadata import TraceHead
 from paceline.storage.file_tree import File
@@ -50,10 +51,7 @@ def of_one_job(found: Sequence[Trace]) -> list[Trace]:
     if others:
         file, head = kept[0]
         named = ", ".join(others[:_MOST_NAMED]) + (" …" if len(others) > _MOST_NAMED else "")
-        note = (
-            f"{len(others)} other traces were recorded at another time or on other cards, and nothing says that they are "
-            f"ranks of the same job: not compared, ignored ({named}); open them one by one"
-        )
+        note = message("other_traces", n=len(others), names=named)
         kept[0] = file, replace(head, notes=(*head.notes, note))
     return kept
 

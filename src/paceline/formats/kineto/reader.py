@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from paceline.core.message import message
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.formats.kineto import FORMAT
 from paceline.formats.kineto.communication_kernels import CommunicationKernels, communication_kernels
@@ -68,7 +69,7 @@ def _numbered(found: list[tuple[File, TraceHead]]) -> Iterator[tuple[File, Trace
             while free in taken:
                 free += 1
             taken.add(free)
-            note = f"{file.relative} does not record its rank; assumed to be rank {free}"
+            note = message("rank_assumed_file", file=file.relative, n=free)
             head = replace(head, rank=free, rank_assumed=True, notes=(*head.notes, note))
         yield file, head
 
@@ -80,7 +81,7 @@ def _with_missing_ranks(recordings: list[RankRecording], found: list[tuple[File,
     if not missing:
         return recordings
     lowest = min(range(len(recordings)), key=lambda index: recordings[index].rank or 0)
-    note = f"the job has {world} ranks; no trace was found of {len(missing)} of them: {_spans(missing)}"
+    note = message("no_trace_of", world=world, n=len(missing), list=_spans(missing))
     return [
         replace(each, notes=(*each.notes, note)) if index == lowest else each for index, each in enumerate(recordings)
     ]

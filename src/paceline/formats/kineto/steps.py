@@ -23,6 +23,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.core.message import Message, message
 from paceline.formats.base import Sink
 from paceline.formats.intervals import Times, merge_intervals, without
 from paceline.formats.kineto.categories import DEVICE_CATEGORIES, IS_RUNTIME, LOADING
@@ -159,10 +160,7 @@ def _repeated_steps(begin: int, end: int, sink: Sink) -> list[tuple[int, int, in
     if bounds[0] == 0:
         starts[0] = begin
     count = len(bounds) - 1
-    sink.warn(
-        f"no step is marked; {count} steps are inferred from the work that repeats: numbers and bounds of steps are assumed "
-        "(call the profiler's step() after each step)"
-    )
+    sink.warn(message("inferred_steps", n=count))
     return [(at, int(starts[at]), int(starts[at + 1])) for at in range(count)]
 
 
@@ -213,7 +211,7 @@ def read_steps(found: DeviceSteps, sink: Sink, *, has_devices: bool) -> None:
     if len(work.start):
         sink.add("steps", split_steps(found, work, _intervals(_LOADING, sink)))
     elif reason := _device_was_not_recorded(has_devices, sink):
-        sink.warn(f"{reason}; nothing is reported about the device, and none of its time is called idle")
+        sink.warn(message("no_device_told", why=reason))
         sink.add("steps", _host_spans(found.bounds, sink))
     else:
         sink.add("steps", _split_host_steps(found.bounds, sink))
@@ -317,7 +315,7 @@ def _host_spans(bounds: StepBounds, sink: Sink) -> dict[str, Times | None]:
     return {name: columns[name] for name in ("step", "start", "end", "duration", "data_wait")}
 
 
-def _device_was_not_recorded(has_devices: bool, sink: Sink) -> str | None:
+def _device_was_not_recorded(has_devices: bool, sink: Sink) -> Message | None:
     """Why a trace without device work says nothing about a device; None if there was none to record."""
     [(unknown, runtime, annotated, operators)] = sink.connection.execute(
         f"""
@@ -328,10 +326,10 @@ def _device_was_not_recorded(has_devices: bool, sink: Sink) -> str | None:
         """
     ).fetchall()
     if unknown:
-        return f"device work of category {unknown} is not known"
+        return message("unknown_device", name=unknown)
     if runtime:
-        return f"{runtime:,} calls of the device's runtime were recorded, but nothing that ran on the device"
-    return "only the host was recorded" if annotated or has_devices or not operators else None
+        return message("runtime_only", n=runtime)
+    return message("host_only") if annotated or has_devices or not operators else None
 
 
 def _intervals(query: str, sink: Sink, parameters: Sequence[object] = ()) -> Intervals:

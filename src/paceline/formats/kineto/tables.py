@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from paceline.core.message import message
 from paceline.formats.base import CUT_OFF, Sink
 from paceline.formats.chrome_trace.trace_events import load_counters, load_trace
 from paceline.formats.kineto.calls import stage_calls
@@ -199,9 +200,7 @@ def _leave_out_wrong_times(earliest: int, latest: int, sink: Sink) -> None:
 def _warn_of_wrong_times(sink: Sink) -> None:
     [(count, hours)] = sink.connection.execute(_WRONG_TIMES).fetchall()
     if count:
-        sink.warn(
-            f"{count:,} events are up to {hours:,.1f} hours away from all others: their times are wrong, and they are left out"
-        )
+        sink.warn(message("far_events", n=count, hours=hours))
 
 
 def _stage_device(kernels: CommunicationKernels, sink: Sink) -> None:
@@ -245,9 +244,7 @@ def _read_device(head: TraceHead, sink: Sink) -> int | None:
     sink.add("ranks", {"device": device, "card": card} if card else {"device": device})
     if len(rows) > 1:
         others = ", ".join(str(number) for number in sorted(int(number) for number, _ in rows)[:_MOST_NAMED])
-        sink.warn(
-            f"work of {len(rows)} devices ({others}) is in one trace: its times are those of all of them together, not of a card"
-        )
+        sink.warn(message("two_devices", n=len(rows), others=others))
     return device
 
 

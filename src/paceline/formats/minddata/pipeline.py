@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import RecordingSection, Sink
 from paceline.formats.minddata.queues import queue_sections
 from paceline.storage.file_tree import File
@@ -94,7 +95,7 @@ def _read_pipeline(files: _PipelineFiles, sink: Sink) -> None:
         except FormatError as error:
             if not operators:
                 raise
-            sink.warn(str(error), file=file.path, line=error.line)
+            sink.warn(error.said, file=file.path, line=error.line)
     _add_operators(operators.values(), sink)
 
 
@@ -171,7 +172,7 @@ def _operators_from_csv(file: File) -> list[_Operator]:
         try:
             operators.append(_operator_from_row(row))
         except (ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
-            raise FormatError(f"not a pipeline operator ({error})", file=file.path, line=rows.line_num) from error
+            raise FormatError(message("not_pipeline_op", error=error), file=file.path, line=rows.line_num) from error
     return operators
 
 
@@ -247,7 +248,7 @@ def _summary_from_csv(file: File) -> _Summary:
     try:
         return msgspec.convert(known, _Summary, strict=False)
     except msgspec.ValidationError as error:
-        raise FormatError(f"not a pipeline summary ({error})", file=file.path) from error
+        raise FormatError(message("not_pipeline", error=error), file=file.path) from error
 
 
 def _operator_from_summary(summary: _Summary, index: int) -> _Operator:
@@ -281,7 +282,7 @@ def _read_dataset(file: File, sink: Sink) -> None:
             count = int(plain["occurrences"])
             taken.append((plain["operation"], plain["stage"], count, round(float(plain["avg.time(us)"]) * 1e3 * count)))
         except (ValueError, KeyError, TypeError, OverflowError) as error:
-            raise FormatError(f"not a dataset operation ({error})", file=file.path, line=rows.line_num) from error
+            raise FormatError(message("not_dataset", error=error), file=file.path, line=rows.line_num) from error
     if taken:
         operations, stages, counts, times = map(list, zip(*taken, strict=True))
         sink.add("input_pipeline", {"op": operations, "stage": stages, "count": counts, "time": times})
@@ -296,7 +297,7 @@ def _text(file: File) -> str:
 
 def _bytes(file: File) -> bytes:
     if file.size > MAX_BYTES:
-        raise FormatError(f"is larger than {MAX_BYTES >> 20} MiB; refused", file=file.path)
+        raise FormatError(message("larger_refused", size=f"{MAX_BYTES >> 20} MiB"), file=file.path)
     return file.path.read_bytes()
 
 
@@ -304,7 +305,7 @@ def _decode(file: File, type: type[T]) -> T:
     try:
         return msgspec.json.decode(_bytes(file), type=type)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"is not what its name says ({error})", file=file.path) from error
+        raise FormatError(message("not_named_brackets", error=error), file=file.path) from error
 
 
 def _plain(op_type: str | None) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import RecordingSection, Sink
 from paceline.storage.file_tree import File
 
@@ -96,16 +97,12 @@ def dequeues(lines: Lines, bad: list[int], *, unit: int) -> Iterator[Row]:
 
 def _read(file: File, queue: str, parse: Parse, sink: Sink) -> None:
     if file.size > MAX_BYTES:
-        raise FormatError(f"is larger than {MAX_BYTES >> 20} MiB; refused", file=file.path)
+        raise FormatError(message("larger_refused", size=f"{MAX_BYTES >> 20} MiB"), file=file.path)
     bad: list[int] = []
     with file.path.open(encoding="utf-8-sig") as text:
         rows = list(parse(_lines(text), bad))
     if bad:
-        sink.warn(
-            f"{len(bad)} lines could not be parsed and are left out, the first at this line",
-            file=file.path,
-            line=bad[0],
-        )
+        sink.warn(message("bad_lines", n=len(bad)), file=file.path, line=bad[0])
     names = sorted({name for row in rows for name in row})
     if rows:
         sink.add("input_steps", {name: [row.get(name) for row in rows] for name in names} | {"queue": queue})

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from paceline.core.errors import FormatError
+from paceline.core.message import Message, message
 from paceline.formats.base import Sink
 from paceline.formats.hccl.execution import (
     PARSER_LIMIT,
@@ -70,7 +71,7 @@ def _step_trace(files: CollectiveFiles, sink: Sink) -> StepTrace:
     except FormatError as error:
         if files.first is None:
             raise
-        sink.warn(f"{error}; collectives have no steps and no graph names", file=files.step_trace)
+        sink.warn(message("no_graph_names", error=error), file=files.step_trace)
         return StepTrace()
 
 
@@ -83,7 +84,7 @@ def _read_traces(paths: Sequence[Path], sink: Sink) -> list[CollectiveExecution]
             failed.append((path, error))
     if failed:
         path, reason = failed[0]
-        sink.warn(f"{len(failed)} of {len(paths)} HCCL traces are left out; the first one {reason}", file=path)
+        sink.warn(message("hccl_left", n=len(failed), all=len(paths), reason=reason), file=path)
     return executions
 
 
@@ -183,12 +184,19 @@ def _warn_about_limit(
     short = sorted(step for step, count in expected.items() if have[step] < count)
     if recorded != PARSER_LIMIT and not short:
         return
-    missing = len(trace.windows) > len(executions)
-    of = f" of {len(trace.windows):,}" if missing else ""
-    why = " (the parser's limit)" if recorded == PARSER_LIMIT else ""
-    steps = f"; incomplete: step{'s' * (len(short) > 1)} {_ranges(short)}" if short else ""
-    only = "only " if missing else ""
-    sink.warn(f"transfers are recorded for {only}{len(executions):,}{of} collectives{why}{steps}", file=files.first)
+    all_of_them = len(trace.windows)
+    count: dict[str, object] = {"n": len(executions)}
+    if all_of_them > len(executions):
+        said = message("transfers_of", all=all_of_them, **count)
+    else:
+        said = message("transfers_all", **count)
+    if recorded == PARSER_LIMIT:
+        said = message("parser_limit", said=said)
+    sink.warn(message("incomplete_steps", said=said, steps=_steps(short)) if short else said, file=files.first)
+
+
+def _steps(short: Sequence[int]) -> Message:
+    return message("step_many" if len(short) > 1 else "step_one", list=_ranges(short))
 
 
 def _ranges(steps: Sequence[int]) -> str:
@@ -209,7 +217,4 @@ def _warn_about_planes(executions: Iterable[CollectiveExecution], files: Collect
     """MindSpore ≥ 2.1 adds waits over HCCL's parallel planes: more than the duration of the collective."""
     over = sum(1 for one in executions if one.duration and (one.wait or 0) + (one.transit or 0) > one.duration * 1.5)
     if over:
-        sink.warn(
-            f"transit and wait of {over:,} collectives exceed their duration: they are sums over parallel planes",
-            file=files.first,
-        )
+        sink.warn(message("over_duration", n=over), file=files.first)

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.csv_files import read_text
 from paceline.formats.units import number
@@ -34,7 +35,7 @@ def read_flops_summary(path: Path, sink: Sink) -> None:
     try:
         summary = msgspec.json.decode(read_text(path), type=_Summary)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise FormatError(f"is not a FLOPs summary ({error})", file=path) from error
+        raise FormatError(message("not_flops", error=error), file=path) from error
     for unit, flops, rate, use in (
         (None, summary.flops, summary.rate, summary.use),
         ("cube", summary.cube_flops, summary.cube_rate, summary.cube_use),
@@ -60,7 +61,7 @@ def read_flops_operators(path: Path, sink: Sink) -> None:
     cells = [[cell.strip() for cell in line.split(",")] for line in lines[1:] if line.strip()]
     whole = [row for row in cells if len(row) >= len(header)]
     if len(whole) < len(cells):
-        sink.warn(f"{len(cells) - len(whole)} cut-off rows are left out", file=path)
+        sink.warn(message("cut_rows", n=len(cells) - len(whole)), file=path)
     for index, unit in enumerate(units):
         first = 1 + 3 * index
         sink.add(
@@ -81,7 +82,7 @@ def _units(header: list[str], path: Path) -> list[str | None]:
         return [None]
     if len(header) == 7:
         return ["vector" if "vec" in header[first] else "cube" for first in (1, 4)]
-    raise FormatError(f"has {len(header)} columns, not 4 or 7", file=path, line=1)
+    raise FormatError(message("columns_47", n=len(header)), file=path, line=1)
 
 
 def _times(value: float | None, unit: float) -> float | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.trace_events import load_trace
 from paceline.formats.mindinsight.operators import OperatorDescription, read_framework, steps_of_trace
@@ -114,7 +115,7 @@ def staged_kernels(files: KernelFiles | TimelineFiles, sink: Sink) -> Iterator[s
 
 def _stage_rows(files: KernelFiles, sink: Sink) -> bool:
     if files.timeline.stat().st_size == 0:
-        raise FormatError("is empty", file=files.timeline)
+        raise FormatError(message("empty"), file=files.timeline)
     sink.connection.execute(_ROWS, [str(files.timeline)])
     return True
 
@@ -152,4 +153,4 @@ def _warn_about_damage(path: Path, sink: Sink) -> None:
     query = "SELECT count(*) FROM timeline_rows WHERE start IS NULL OR duration IS NULL"
     [(lost,)] = sink.connection.execute(query).fetchall()
     if lost:
-        sink.warn(f"{lost:,} rows without a start or duration are left out", file=path)
+        sink.warn(message("no_start", n=lost), file=path)

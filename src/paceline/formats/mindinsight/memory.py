@@ -24,6 +24,7 @@ from typing import TypeVar
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message as sentence
 from paceline.core.protobuf import fields, integer, message, text
 from paceline.formats.base import Sink
 from paceline.formats.csv_files import read_text
@@ -79,7 +80,7 @@ def _attempt(read: Callable[[Path], T], path: Path | None, sink: Sink) -> T | No
     try:
         return read(path) if path else None
     except FormatError as error:
-        sink.warn(str(error), file=path)
+        sink.warn(error.said, file=path)
         return None
 
 
@@ -149,7 +150,7 @@ def _decoded(decoder: msgspec.json.Decoder[T], path: Path) -> T:
     try:
         return decoder.decode(read_text(path))
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise FormatError(f"is not what its name says ({error})", file=path) from error
+        raise FormatError(sentence("not_named_brackets", error=error), file=path) from error
 
 
 def _graph(details: _Details) -> GraphMemory:
@@ -179,7 +180,7 @@ class _Tensor:
 def read_plan(path: Path) -> tuple[tuple[GraphMemory, ...], int | None]:
     """The graphs in memory_usage_{id}.pb, and the capacity of the device."""
     if path.stat().st_size > MAX_BYTES:
-        raise FormatError(f"has more than {MAX_BYTES >> 20} MiB; refused", file=path)
+        raise FormatError(sentence("more_refused", size=f"{MAX_BYTES >> 20} MiB"), file=path)
     graphs: list[GraphMemory] = []
     capacity: int | None = None
     try:
@@ -189,9 +190,9 @@ def read_plan(path: Path) -> tuple[tuple[GraphMemory, ...], int | None]:
             elif number == 2:
                 capacity = integer(value)
     except FormatError as error:
-        raise FormatError(str(error), file=path) from error
+        raise FormatError(error.said, file=path) from error
     if not graphs and capacity is None:
-        raise FormatError("is empty", file=path)
+        raise FormatError(sentence("empty"), file=path)
     return tuple(graphs), capacity
 
 
@@ -211,7 +212,7 @@ def _planned(graph: memoryview) -> GraphMemory:
     used = memory_at(positions, [(one.size, one.start, one.end, one.life) for one in tensors])
     names = tuple(name for _, name in nodes)
     if any(abs(static + value) >= 2**63 for value in used):
-        raise FormatError("is damaged: sizes exceed 64 bits")
+        raise FormatError(sentence("sizes_64"))
     return GraphMemory(names, positions, tuple(static + value for value in used), static)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.csv_files import csv_lines, read_text
 from paceline.formats.mindinsight.steps import StepTrace, TraceStep, read_step_trace
@@ -169,7 +170,7 @@ def read_framework(path: Path, sink: Sink) -> list[OperatorDescription]:
     try:
         found = {each.name: each for each in _read_descriptions(path, sink)}
     except FormatError as error:
-        sink.warn(f"{error}; types and shapes are missing", file=path)
+        sink.warn(message("no_types", error=error), file=path)
         return []
     return list(found.values())
 

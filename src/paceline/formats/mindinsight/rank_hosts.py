@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paceline.core.errors import FormatError
+from paceline.core.message import Message, message
 from paceline.core.rank_tables import RankTableEntry, read_rank_table
 from paceline.formats.rank_table import HOST_NAMES
 from paceline.formats.rank_table.reader import rank_table_files, read_host_names, with_host_names
@@ -26,7 +27,7 @@ class RankPlacement:
     rank: int
     host: str | None = None
     device: int | None = None
-    note: str | None = None
+    note: Message | None = None
     table: tuple[File, ...] = ()
     """The files that record it."""
     assumed: bool = False
@@ -149,9 +150,7 @@ def _placements_by_device(
     """Ranks from the table; devices that it lacks get the next numbers by host and device, with a note."""
     known = {(entry.host, entry.device): entry.rank for entry in table.entries} if table else {}
     files = table.files if table else ()
-    note = (
-        "not in the rank table; its rank is assumed" if table else "no rank table; ranks are assumed by host and device"
-    )
+    note = message("not_in_rank_table") if table else message("no_rank_table")
     spare = max(known.values(), default=-1) + 1
     placements: dict[NumberedDirectory, RankPlacement] = {}
     for host, numbered in sorted(members, key=lambda member: (_natural(member[0]), member[1].key)):

@@ -19,6 +19,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
+from paceline.core.message import Message, said_at
 from paceline.formats.base import RankRecording
 from paceline.formats.hccl.execution import RankCommunicators
 from paceline.formats.mindinsight import FORMAT
@@ -126,7 +127,7 @@ class MindInsightReader:
             files.split[1] if files.split else infos[numbered].pipeline for numbered, files in members.items()
         )
         communicators = _communicators(members, placements, pipeline)
-        noted: set[str | None] = {None}
+        noted: set[Message | None] = {None}
         for numbered, files in sorted(members.items(), key=lambda member: placements[member[0]].rank):
             placement = placements[numbered]
             stage = stage_of(placement.rank, stages=pipeline.stages, ranks=pipeline.ranks) if pipeline else None
@@ -140,7 +141,9 @@ class MindInsightReader:
                 tuple(files.traces),
             )
             # A note about the whole job is given once, not for each of its ranks.
-            notes = () if placement.note in noted else (f"{numbered.directory}: {placement.note}",)
+            notes = (
+                (said_at(numbered.directory, placement.note),) if placement.note and placement.note not in noted else ()
+            )
             noted.add(placement.note)
             recorded = infos[numbered].recorded or _newest(files)
             yield RankRecording(

@@ -81,7 +81,13 @@ def _identity(rank: RankFiles) -> RecordingSection:
 
 def _read_identity(placement: RankPlacement, stage: int | None, communicators: RankCommunicators, sink: Sink) -> None:
     sink.add(
-        "ranks", {"host": [placement.host], "device": [placement.device], "stage": [stage], "note": [placement.note]}
+        "ranks",
+        {
+            "host": [placement.host],
+            "device": [placement.device],
+            "stage": [stage],
+            "note": [placement.note and str(placement.note)],
+        },
     )
     if communicators.group is not None:
         sink.add("groups", {"group": [communicators.group], "kind": ["other"], "index": [communicators.index]})

@@ -18,6 +18,7 @@ import duckdb
 import numpy as np
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.csv_files import csv_table
 from paceline.formats.hccl.operator_names import op_named
@@ -166,11 +167,11 @@ def _splits_of_steps(splits: list[StepSplit], steps: int, path: Path, sink: Sink
     if not splits or len(splits) == steps + 1:
         return splits[:-1]
     if len(splits) == steps:
-        sink.warn(f"{steps} rows for {steps} steps: all are used as steps, none as their average", file=path)
+        sink.warn(message("all_steps", n=steps, steps=steps), file=path)
         return splits
     if len(splits) == 1:
-        sink.warn("one row and no step trace: assumed to be an average and left out", file=path)
+        sink.warn(message("one_average"), file=path)
     else:
-        known = f"{steps} steps" if steps else "an unknown number of steps"
-        sink.warn(f"{len(splits)} rows for {known}: the last one is assumed to be an average", file=path)
+        known = message("count_steps", n=steps) if steps else message("unknown_steps")
+        sink.warn(message("last_average", n=len(splits), steps=known), file=path)
     return splits[:-1]

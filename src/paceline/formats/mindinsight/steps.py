@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.csv_files import csv_table
 from paceline.formats.hccl.operator_names import display_names
@@ -62,7 +63,7 @@ def read_step_trace(path: Path, sink: Sink, *, windows: bool) -> StepTrace:
     """All steps, without the average; with the communication operators if `windows`."""
     header, lines = csv_table(path, sink)
     if "step_num" not in header or not {"start_point", "end_point"} <= set(header):
-        raise FormatError("is not a step trace: step_num, start_point or end_point is missing", file=path, line=1)
+        raise FormatError(message("not_step_trace"), file=path, line=1)
     column = {name: index for index, name in enumerate(header)}
     operators = _operators(column) if windows else ()
     steps: list[TraceStep] = []
@@ -72,7 +73,7 @@ def read_step_trace(path: Path, sink: Sink, *, windows: bool) -> StepTrace:
             continue
         step = _step(column, cells, first=not steps)
         if step is None:
-            sink.warn("a row without a step, start or end is left out", file=path, line=line)
+            sink.warn(message("no_step_start"), file=path, line=line)
         elif step.start or step.end:  # a row of zeros is an average that some versions left empty
             steps.append(step)
             found += _windows(operators, cells, step.number)

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median, median_low
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.trace_events import load_trace
 from paceline.formats.mindinsight.steps import StepTrace, read_step_trace
@@ -58,10 +59,7 @@ def read_timeline(files: TimelineFiles, sink: Sink) -> None:
     try:
         offset = timeline_offset(files, sink)
         if offset is None:
-            sink.warn(
-                "the timeline cannot be aligned with the clock of the steps: its times count from its start",
-                file=files.timeline,
-            )
+            sink.warn(message("timeline_clock"), file=files.timeline)
         sink.add_query("events", _EVENTS, [offset or 0])
     finally:
         sink.connection.execute("DROP TABLE timeline")
@@ -70,7 +68,7 @@ def read_timeline(files: TimelineFiles, sink: Sink) -> None:
 def _warn_about_limit(path: Path, sink: Sink) -> None:
     size = path.stat().st_size
     if any(abs(size - limit) <= limit // 100 for limit in LIMITS):
-        sink.warn(f"has {size:,} bytes, MindSpore's size limit: later events are probably missing", file=path)
+        sink.warn(message("timeline_limit", size=size), file=path)
 
 
 # -- the clock --------------------------------------------------------------------------------------------------------

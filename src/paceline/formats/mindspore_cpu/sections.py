@@ -18,6 +18,7 @@ import numpy as np
 
 from paceline.core.collective_names import op_of
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import RecordingSection, Sink
 from paceline.formats.chrome_trace.step_marks import StepSpan, marked_spans
 from paceline.formats.intervals import Times, merge_intervals
@@ -191,7 +192,7 @@ def _warn_about_damage(file: File, sink: Sink) -> None:
         "SELECT count(*) FROM cpu_executions WHERE start IS NULL OR duration IS NULL OR duration < 0"
     ).fetchall()
     if damaged:
-        sink.warn(f"{damaged} executions could not be parsed and are left out", file=file.path)
+        sink.warn(message("bad_executions", n=damaged), file=file.path)
 
 
 # -- sums per operator ------------------------------------------------------------------------------------------------
@@ -223,7 +224,7 @@ def _read_sums(file: File, level: str, columns: _Columns, sink: Sink) -> None:
             time = round(float(plain[columns.time]) * 1e6)
             sums.append((plain[columns.name], plain["op_type"], int(plain[columns.count]), time))
         except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise FormatError(f"not the sums of an operator ({error})", file=file.path, line=rows.line_num) from error
+            raise FormatError(message("not_sums", error=error), file=file.path, line=rows.line_num) from error
     if sums:
         names, types, counts, times = map(list, zip(*sums, strict=True))
         cores = ["COMMUNICATION" if communicates(kind) else "HOST_CPU" for kind in types]
@@ -258,4 +259,4 @@ def _text(file: File) -> str:
 
 def _bounded(file: File) -> None:
     if file.size > MAX_BYTES:
-        raise FormatError(f"is larger than {MAX_BYTES >> 20} MiB; refused", file=file.path)
+        raise FormatError(message("larger_refused", size=f"{MAX_BYTES >> 20} MiB"), file=file.path)

@@ -18,6 +18,7 @@ from functools import partial
 
 import msgspec
 
+from paceline.core.message import Sentence, message, said_at
 from paceline.formats.ascend_text.csv_files import read_api_statistic, read_op_statistic
 from paceline.formats.base import RankRecording, RecordingSection, Sink
 from paceline.formats.msprof import FORMAT
@@ -57,7 +58,7 @@ class _Export:
     host: str | None
     rank: int | None
     files: dict[str, File]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Sentence, ...] = ()
     rank_assumed: bool = False
 
 
@@ -116,7 +117,7 @@ def _exports(tree: Tree, root: str) -> Iterator[_Export]:
         for directory in {name[len(inside) :].split("/")[0] for name in tree.directories_starting(inside)}
         if (found := _DEVICE.match(directory))
     )
-    shared = (f"{root}: the results of devices {devices} are in one file; all are assigned to the first device",)
+    shared = (said_at(root, message("devices_in_one", list=str(devices))),)
     for device in devices:
         yield _export(
             tree, root, device, common, shared if common and len(devices) > 1 and device == devices[0] else ()
@@ -126,7 +127,7 @@ def _exports(tree: Tree, root: str) -> Iterator[_Export]:
         yield _Export(root, None, None, None, _profile_rank(tree, root), common)
 
 
-def _export(tree: Tree, root: str, device: int, common: dict[str, File], notes: tuple[str, ...]) -> _Export:
+def _export(tree: Tree, root: str, device: int, common: dict[str, File], notes: tuple[Sentence, ...]) -> _Export:
     base = f"{root}/device_{device}" if root else f"device_{device}"
     own = tree.directories.get(base, {})
     files = {**tree.directories.get(f"{base}/timeline", {}), **tree.directories.get(f"{base}/summary", {}), **common}
@@ -138,15 +139,15 @@ def _export(tree: Tree, root: str, device: int, common: dict[str, File], notes: 
     return _Export(root, device, file, info.hostname or info.hostUid, rank, files, notes + odd)
 
 
-def _info(file: File | None) -> tuple[_Info, tuple[str, ...]]:
+def _info(file: File | None) -> tuple[_Info, tuple[Sentence, ...]]:
     if file is None:
         return _Info(), ()  # a rank that nothing else tells is reported as assumed
     if file.size > _MAX_INFO:
-        return _Info(), (f"{file.relative}: has {file.size:,} bytes, far more than such a file can have; not read",)
+        return _Info(), (said_at(file.relative, message("too_large", size=file.size)),)
     try:
         return msgspec.json.decode(file.path.read_bytes().removeprefix(BOM_UTF8), type=_Info), ()
     except (msgspec.DecodeError, OSError) as error:
-        return _Info(), (f"{file.relative}: cannot be read ({error})",)
+        return _Info(), (said_at(file.relative, message("cannot_read_brackets", error=error)),)
 
 
 def _number(text: int | str | None) -> int | None:
@@ -175,7 +176,7 @@ def _with_ranks(exports: list[_Export]) -> Iterator[_Export]:
     yield from (export for export in exports if export.rank is not None)
     for export in unknown:
         rank = next(free)
-        note = f"{export.root or '.'}: its rank is not recorded; assumed to be rank {rank}, by host and device"
+        note = said_at(export.root or ".", message("rank_assumed_by", n=rank))
         yield replace(export, rank=rank, notes=(*export.notes, note), rank_assumed=True)
 
 
@@ -195,7 +196,7 @@ def _wanted(name: str) -> bool:
     return bool(_TRACE.match(name) or _TABLE.match(name))
 
 
-def _sections(export: _Export) -> tuple[tuple[RecordingSection, ...], tuple[str, ...]]:
+def _sections(export: _Export) -> tuple[tuple[RecordingSection, ...], tuple[Sentence, ...]]:
     traces, notes = _traces(export)
     sections = [
         RecordingSection(
@@ -234,7 +235,7 @@ class _Traces:
         return self.files.get(kind, ()), self.traces.get(kind, ())
 
 
-def _traces(export: _Export) -> tuple[_Traces, tuple[str, ...]]:
+def _traces(export: _Export) -> tuple[_Traces, tuple[Sentence, ...]]:
     """Trace files by kind; of several models in an older export, the one with the most iterations is the training."""
     found = [(match, file) for name, file in sorted(export.files.items()) if (match := _TRACE.match(name))]
     numbered = [(match[2] or match[4]).split("_") for match, _ in found]
@@ -248,9 +249,7 @@ def _traces(export: _Export) -> tuple[_Traces, tuple[str, ...]]:
         files.setdefault(match[1] or match[3], []).append((TraceFile(file.path, iteration), file))
     for pairs in files.values():
         pairs.sort(key=lambda pair: (pair[0].iteration or 0, pair[1].name))
-    notes = (
-        (f"{export.root}: has the models {sorted(models)}; only model {training} is read",) if len(models) > 1 else ()
-    )
+    notes = (said_at(export.root, message("models", list=str(sorted(models)), n=training)),) if len(models) > 1 else ()
     return _Traces(
         {kind: tuple(file for _, file in pairs) for kind, pairs in files.items()},
         {kind: tuple(trace for trace, _ in pairs) for kind, pairs in files.items()},
@@ -259,11 +258,11 @@ def _traces(export: _Export) -> tuple[_Traces, tuple[str, ...]]:
 
 def _of_other_devices(
     export: _Export, found: list[tuple[re.Match[str], File]], numbered: list[list[str]]
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     """Older names begin with the number of the device."""
     for (_, file), numbers in zip(found, numbered, strict=True):
         if len(numbers) == 3 and export.device is not None and int(numbers[0]) != export.device:
-            yield f"{file.relative}: is named for device {numbers[0]}, but lies with those of device {export.device}"
+            yield said_at(file.relative, message("named_for_device", n=numbers[0], other=export.device))
 
 
 def _timeline_sections(traces: _Traces, files: dict[str, File]) -> Iterator[RecordingSection]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.chrome_trace.trace_events import load_trace
 from paceline.formats.csv_files import csv_rows
@@ -52,7 +53,7 @@ def read_steps(step_traces: tuple[TraceFile, ...], timelines: tuple[TraceFile, .
     _stage_timeline(timelines, sink)
     if not _count(sink, "step_marks") and _count(sink, "timeline"):
         if timelines:
-            sink.warn("no steps were marked; the whole recording counts as one", file=timelines[0].path)
+            sink.warn(message("one_step"), file=timelines[0].path)
         sink.connection.execute(_ONE_STEP)
     sink.add_query("steps", _STEPS)
     _drop(sink, "step_marks", "timeline")
@@ -147,14 +148,13 @@ def _stage_timeline(traces: Iterable[TraceFile], sink: Sink) -> None:
     for trace in traces:
         if trace.iteration is not None and not _is_complete(trace.path):
             # Checked before DuckDB reads it: its error would end the transaction, and all iterations would be lost.
-            sink.warn("is empty or cut off; this iteration is left out", file=trace.path)
+            sink.warn(message("cut_iteration"), file=trace.path)
             continue
         try:
             load_trace(connection, trace.path, table="trace", args=_ARGS)
         except duckdb.Error as error:
-            raise FormatError(
-                f"is not a readable trace ({str(error).splitlines()[0][:160]})", file=trace.path
-            ) from error
+            reason = str(error).splitlines()[0][:160]
+            raise FormatError(message("unreadable_trace", error=reason), file=trace.path) from error
         connection.execute(_TIMELINE, {"iteration": trace.iteration})
         _drop(sink, "trace")
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.ascend_db.database import is_sqlite, open_database
 from paceline.formats.base import RankRecording, RecordingSection, Sink
 from paceline.formats.kineto.communication_kernels import CommunicationKernels, communication_kernels
@@ -76,7 +77,7 @@ def _export(program: str, report: Path, target: Path) -> None:
         subprocess.run(command, check=True, capture_output=True, timeout=_EXPORT_SECONDS)
         partial_file.replace(target)
     except (OSError, subprocess.SubprocessError) as error:
-        raise FormatError(f"nsys could not export it ({error})", file=report) from error
+        raise FormatError(message("nsys_export", error=error), file=report) from error
 
 
 def _recordings(name: str, file: File, kernels: CommunicationKernels) -> Iterator[RankRecording]:
@@ -130,6 +131,6 @@ def _numbered(found: list[RankRecording]) -> Iterator[RankRecording]:
             while free in taken:
                 free += 1
             taken.add(free)
-            note = f"{recording.root} does not record its rank; assumed to be rank {free}"
+            note = message("rank_assumed_file", file=recording.root, n=free)
             recording = replace(recording, rank=free, rank_assumed=True, notes=(*recording.notes, note))
         yield recording

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from paceline.core.message import Sentence, message
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.formats.osdi import FORMAT
 from paceline.formats.osdi.tables import OsdiTrace, read_operations
@@ -41,9 +42,9 @@ READER = OsdiReader()
 def _recording(name: str, file: File, meta: File | None) -> RankRecording:
     sizes = _sizes(meta) if meta else {}
     source = OsdiTrace(file.path, file.relative, name, sizes.get("pp_size"), sizes.get("dp_size"))
-    notes: tuple[str, ...] = ()
+    notes: tuple[Sentence, ...] = ()
     if (tp := sizes.get("tp_size", 1)) > 1:
-        notes = (f"every worker represents {tp} tensor-parallel ranks; ranks here are workers",)
+        notes = (message("represents", n=tp),)
     files = (file, meta) if meta else (file,)
     section = RecordingSection("operations", _TABLES, files, partial(read_operations, source))
     return RankRecording(name, None, file.relative, (section,), recorded=f"{file.mtime_ns:020d}", notes=notes)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.intervals import IntervalUnion, Times, merge_intervals
 from paceline.formats.osdi.messages import MATCHED
@@ -126,9 +127,9 @@ def _warn_about_gaps(source: OsdiTrace, sink: Sink) -> None:
     ).fetchall()
     expected = (source.stages or 0) * (source.replicas or 0)
     if workers < expected:
-        sink.warn(f"has {workers} of {expected} workers", file=source.path)
+        sink.warn(message("workers", n=workers, all=expected), file=source.path)
     if unknown:
-        sink.warn(f"operations of unknown types are shown as events only: {', '.join(unknown)}", file=source.path)
+        sink.warn(message("unknown_types", names=", ".join(unknown)), file=source.path)
 
 
 def _read_groups(sink: Sink) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.core.schema import TABLES
 from paceline.formats.base import EarlierGap, EarlierWarning, RankRecording, RecordingSection, Sink
 from paceline.formats.paceline_parquet import FORMAT
@@ -78,4 +79,4 @@ def _check_rows(path: Path, sink: Sink) -> None:
     [(rows,)] = sink.connection.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [str(path)]).fetchall()
     size = path.stat().st_size
     if rows > max(_MOST_ROWS_OF_A_SMALL_FILE, _ROWS_PER_BYTE * size):
-        raise FormatError(f"claims {rows:,} rows in {size:,} bytes; refused", file=path)
+        raise FormatError(message("claims", rows=rows, size=size), file=path)

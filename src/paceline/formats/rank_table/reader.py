@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.core.rank_tables import MAX_BYTES, RankTableEntry, read_rank_table
 from paceline.formats.base import RankRecording, RecordingSection, Sink
 from paceline.formats.rank_table import FORMAT, HOST_NAMES
@@ -60,7 +61,7 @@ def _read(path: Path, mapping: Path | None, sink: Sink) -> None:
     entries = with_host_names(read_rank_table(path), read_host_names(mapping) if mapping else {})
     ranks = [entry.rank for entry in entries]
     if len(set(ranks)) < len(ranks):
-        raise FormatError("assigns one rank to two devices", file=path)
+        raise FormatError(message("rank_twice"), file=path)
     sink.add(
         "ranks",
         {
@@ -77,11 +78,11 @@ def _read(path: Path, mapping: Path | None, sink: Sink) -> None:
 def read_host_names(path: Path) -> dict[str, str]:
     """address → display name; lines without both are ignored."""
     if path.stat().st_size > MAX_BYTES:
-        raise FormatError(f"has more than {MAX_BYTES >> 20} MiB; not a list of hosts", file=path)
+        raise FormatError(message("not_hosts", size=f"{MAX_BYTES >> 20} MiB"), file=path)
     try:
         lines = path.read_bytes().decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise FormatError("is not UTF-8 text", file=path) from error
+        raise FormatError(message("not_utf8_text"), file=path) from error
     words = (line.split() for line in lines)
     return {pair[0]: pair[1] for pair in words if len(pair) >= 2}
 

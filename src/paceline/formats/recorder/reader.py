@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from paceline.core.message import Sentence, message
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.formats.recorder import FORMAT
 from paceline.formats.recorder.tables import TABLES, read_log
@@ -60,7 +61,7 @@ class RecorderReader:
         for session in chosen:
             yield self._part(session, notes if session is newest else ())
 
-    def _part(self, session: _Session, notes: tuple[str, ...]) -> RankRecording:
+    def _part(self, session: _Session, notes: tuple[Sentence, ...]) -> RankRecording:
         head = session.head
         read = partial(read_log, tuple(file.path for file in session.segments), head.host, head.device)
         section = RecordingSection("log", TABLES, session.segments, read)
@@ -101,12 +102,11 @@ def _job(session: _Session) -> tuple[str, int]:
     return session.head.job, session.head.world_size
 
 
-def _left_out(others: list[_Session]) -> tuple[str, ...]:
+def _left_out(others: list[_Session]) -> tuple[Sentence, ...]:
     jobs: dict[tuple[str, int], list[_Session]] = {}
     for session in others:
         jobs.setdefault(_job(session), []).append(session)
     return tuple(
-        f"found recordings of another job ({job or 'unnamed'}, {world} ranks, for example {sessions[0].directory}); "
-        "only the newest job is read"
+        message("other_job", job=job or message("unnamed"), n=world, name=sessions[0].directory)
         for (job, world), sessions in jobs.items()
     )

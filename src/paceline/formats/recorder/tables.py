@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from paceline.core.collective_names import group_kind
+from paceline.core.message import message
 from paceline.formats.base import Sink
 from paceline.formats.intervals import merge_intervals
 
@@ -106,7 +107,9 @@ def read_log(segments: tuple[Path, ...], host: str | None, device: int | None, s
         _read_segment(path, log, sink)
     for event in log.events:
         if event.event in _WARNED_EVENTS:
-            sink.warn(f"{event.event} in step {event.step}: {event.text}".rstrip(": "), file=segments[-1])
+            told = message("event_in_step", name=event.event, step="?" if event.step is None else event.step)
+            what = event.text.rstrip(": ")
+            sink.warn(message("at", place=told, said=what) if what else told, file=segments[-1])
     sink.add("ranks", {"host": [host], "device": [device]})
     _add_groups(log, sink)
     steps = log.steps_after_warm_up()
@@ -131,7 +134,7 @@ def _read_segment(path: Path, log: SessionLog, sink: Sink) -> None:
         try:
             log.add_line(line)
         except (msgspec.DecodeError, RecursionError) as error:
-            sink.warn(f"a line that is not a record is left out ({error})", file=path, line=number)
+            sink.warn(message("not_record", error=error), file=path, line=number)
 
 
 def _add_groups(log: SessionLog, sink: Sink) -> None:

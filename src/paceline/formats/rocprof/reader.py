@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from paceline.core.message import Sentence, message
 from paceline.formats.base import RankRecording, RecordingSection, Sink
 from paceline.formats.chrome_trace.trace_events import read_head
 from paceline.formats.kineto.communication_kernels import CommunicationKernels, communication_kernels
@@ -37,11 +38,11 @@ class RocprofReader:
         named = {file.relative: rank_in_name(file.relative.rpartition("/")[0]) for file, _ in found}
         taken = {rank for rank in named.values() if rank is not None}
         for file, head in found:
-            rank, notes = named[file.relative], tuple[str, ...]()
+            rank, notes = named[file.relative], tuple[Sentence, ...]()
             if rank is None:
                 rank = next(number for number in range(len(found) + len(taken) + 1) if number not in taken)
                 taken.add(rank)
-                notes = (f"{file.relative} does not record its rank; assumed to be rank {rank}",)
+                notes = (message("rank_assumed_file", file=file.relative, n=rank),)
             yield _recording(self.name, file, _head(head, rank), kernels, notes)
 
 
@@ -55,7 +56,7 @@ def _head(head: bytes, rank: int) -> TraceHead:
 
 
 def _recording(
-    name: str, file: File, head: TraceHead, kernels: CommunicationKernels, notes: tuple[str, ...]
+    name: str, file: File, head: TraceHead, kernels: CommunicationKernels, notes: tuple[Sentence, ...]
 ) -> RankRecording:
     sections = (
         RecordingSection("identity", frozenset({"ranks"}), (file,), partial(_read_identity, head.host)),
@@ -74,7 +75,7 @@ def _read_identity(host: str | None, sink: Sink) -> None:
 def _stage(file: File, sink: Sink) -> Results:
     first, *others = read_results(file.path) or [Results()]
     if others:
-        sink.warn(f"holds {1 + len(others)} processes; only the first is read", file=file.path)
+        sink.warn(message("processes", n=1 + len(others)), file=file.path)
     stage_results(first, sink)
     return first
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.chrome_trace.trace_events import is_gzip, unpacked
 
 MAX_BYTES = 4 << 30
@@ -134,11 +135,11 @@ def read_results(path: Path) -> list[Results]:
     """One per process: usually one."""
     data = b"".join(unpacked(path)) if is_gzip(path) else path.read_bytes()
     if len(data) > MAX_BYTES:
-        raise FormatError(f"is larger than {MAX_BYTES >> 30} GiB; use rocprofv3 --selected-regions", file=path)
+        raise FormatError(message("larger_rocprof", size=f"{MAX_BYTES >> 30} GiB"), file=path)
     try:
         return msgspec.json.decode(data, type=_File).processes
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"cannot be read as results of rocprofv3 ({error})", file=path) from error
+        raise FormatError(message("rocprof", error=error), file=path) from error
 
 
 def read_metadata(head: bytes) -> Metadata | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message as sentence
 from paceline.core.protobuf import fields, integer, message, text
 
 MAX_BYTES = 4 << 30
@@ -77,7 +78,7 @@ class Plane:
 def read_planes(path: Path) -> tuple[list[Plane], str | None]:
     """All planes of a file, and the name of its host."""
     if path.stat().st_size > MAX_BYTES:
-        raise FormatError(f"is larger than {MAX_BYTES >> 30} GiB; refused", file=path)
+        raise FormatError(sentence("larger_refused", size=f"{MAX_BYTES >> 30} GiB"), file=path)
     planes, host = [], None
     try:
         for number, value in fields(memoryview(path.read_bytes())):
@@ -86,7 +87,7 @@ def read_planes(path: Path) -> tuple[list[Plane], str | None]:
             elif number == _HOSTS:
                 host = host or text(value)
     except FormatError as error:
-        raise FormatError(str(error), file=path) from error
+        raise FormatError(error.said, file=path) from error
     return planes, host
 
 

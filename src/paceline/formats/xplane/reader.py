@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from paceline.core.errors import FormatError
+from paceline.core.message import message
 from paceline.formats.base import RankRecording, RecordingSection, Sink
 from paceline.formats.kineto.communication_kernels import CommunicationKernels, communication_kernels
 from paceline.formats.kineto.metadata import TraceHead
@@ -79,7 +80,7 @@ def _recording(name: str, file: File, device: int, head: TraceHead, kernels: Com
             "events", frozenset({"events", "flows"}), (file,), partial(_read_events, file.path, device, head)
         ),
     )
-    note = f"{file.relative} does not record its rank; device {device} is assumed to be rank {head.rank}"
+    note = message("rank_assumed_device", file=file.relative, device=device, n=head.rank)
     return RankRecording(name, head.rank, f"{file.relative}#{device}", sections, notes=(note,), rank_assumed=True)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 import duckdb
 
-from paceline.run.evidence.gap import EvidenceGap, named_ranks
+from paceline.core.message import message, ranks_named
+from paceline.run.evidence.gap import EvidenceGap
 
 HOLES = 1 / 3
 """Numbers that are left out are a choice of ranks, unless they are fewer than this share of those that are there."""
@@ -18,11 +19,10 @@ def absent_ranks(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
         rank for (rank,) in connection.execute("SELECT rank FROM ranks WHERE format IS NULL ORDER BY 1").fetchall()
     ]
     if named:
-        return [EvidenceGap("missing", (), f"{named_ranks(named)} took part, but no recording of them was found")]
+        return [EvidenceGap("missing", (), message("took_part", ranks=ranks_named(named)))]
     present = [rank for (rank,) in connection.execute("SELECT DISTINCT rank FROM recordings").fetchall()]
     if lacking := holes(present):
-        message = f"no recording of {named_ranks(lacking)} was found, although ranks before and after were recorded"
-        return [EvidenceGap("missing", (), message)]
+        return [EvidenceGap("missing", (), message("holes", ranks=ranks_named(lacking)))]
     return []
 
 

@@ -17,6 +17,7 @@ from itertools import pairwise
 import duckdb
 
 from paceline.core.collective_names import LAUNCHES
+from paceline.core.message import message
 from paceline.run.evidence.gap import EvidenceGap
 
 FAR_NS = 1_000_000
@@ -72,15 +73,12 @@ def reconcile_clocks(connection: duckdb.DuckDBPyConnection, collectives: int) ->
     gaps = []
     if displaced := displaced_steps(margins):
         steps = ", ".join(map(str, sorted({step for steps in displaced.values() for step in steps})[:4]))
-        what = "begin when the other members have left them (or end before)"
-        message = f"collectives of step {steps} {what}: files of two ranks are mixed up"
-        gaps.append(EvidenceGap("conflict", tuple(sorted(displaced)), message))
+        gaps.append(EvidenceGap("conflict", tuple(sorted(displaced)), message("mixed_steps", list=steps)))
     offsets = connection.execute(
         "SELECT rank, host, clock.clock_offset FROM clock JOIN ranks USING (rank) WHERE host IS NOT NULL"
     ).fetchall()
     if strangers := exchanged_ranks({rank: (host, offset) for rank, host, offset in offsets}):
-        message = "their clocks differ from those of their host and agree with another's: identities were exchanged"
-        gaps.append(EvidenceGap("conflict", strangers, message))
+        gaps.append(EvidenceGap("conflict", strangers, message("mixed_clocks")))
     return gaps
 
 

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
+from paceline.core.message import message
 from paceline.run.evidence.gap import EvidenceGap
 
 MOST_COMPARED = 64
@@ -110,11 +111,9 @@ def foreign_samples(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
 def exchanged_times(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
     """Timelines and communication files, by the kernels of the same rank."""
     begins = _exchanged(connection, _BEGINS)
-    message = "the kernels belong to steps that another rank's timeline shows: the files of two ranks are mixed up"
     communication = [rank for rank in _exchanged(connection, _COMMUNICATION) if rank not in begins]
-    other = "the collectives began when another rank's kernels did: the files of two ranks are mixed up"
-    found = ((begins, message), (communication, other))
-    return [EvidenceGap("conflict", tuple(ranks), text) for ranks, text in found if ranks]
+    found = ((begins, message("mixed_timeline")), (communication, message("mixed_communication")))
+    return [EvidenceGap("conflict", tuple(ranks), said) for ranks, said in found if ranks]
 
 
 def exchanged_splits(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
@@ -131,8 +130,7 @@ def exchanged_links(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
         sources[group][rank] = source
     places = {(group, rank): index for group, rank, index in connection.execute(_PLACES).fetchall()}
     strangers = {rank for group, of_rank in sources.items() for rank in _misplaced(group, of_rank, places)}
-    message = "its links begin at another rank: the files of two ranks are mixed up"
-    return [EvidenceGap("conflict", tuple(sorted(strangers)), message)] if strangers else []
+    return [EvidenceGap("conflict", tuple(sorted(strangers)), message("mixed_links"))] if strangers else []
 
 
 def exchanged_ends(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:

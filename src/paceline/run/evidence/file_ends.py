@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 
+from paceline.core.message import Message
 from paceline.formats.base import CUT_OFF
 from paceline.storage.file_tree import File
 
@@ -16,7 +17,7 @@ _TAIL = 256
 _SAMPLE = 4096
 
 
-def cut_off(path: Path, size: int) -> str | None:
+def cut_off(path: Path, size: int) -> Message | None:
     """The warning about a file that ends early; None for others, or if the format does not tell."""
     suffix = path.suffix.lower()
     if size == 0 or suffix not in (".json", ".csv", ".trace"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
+from paceline.core.message import Message
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.run.evidence.file_ends import cut_off
 from paceline.run.evidence.gap import EvidenceGap, is_core
@@ -24,13 +25,13 @@ class FileGaps:
 
     def __init__(self, tree: Tree, recordings: tuple[RankRecording, ...], *, local: bool) -> None:
         self._tree, self._recordings, self._local = tree, recordings, local
-        self._ends: dict[File, str | None] = {}
+        self._ends: dict[File, Message | None] = {}
 
     @cached_property
     def found(self) -> tuple[EvidenceGap, ...]:
         complete = [recording for recording in self._recordings if not recording.ring]
         gaps = [
-            EvidenceGap(each.kind, each.ranks, each.message, each.file, each.core)
+            EvidenceGap(each.kind, each.ranks, each.said or each.message, each.file, each.core)
             for recording in self._recordings
             for each in recording.earlier_gaps
         ]
@@ -51,7 +52,7 @@ class FileGaps:
             if (what := self._end_of(file))
         ]
 
-    def _end_of(self, file: File) -> str | None:
+    def _end_of(self, file: File) -> Message | None:
         if file not in self._ends:
             try:
                 self._ends[file] = cut_off(file.path, file.size)

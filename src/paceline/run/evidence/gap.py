@@ -12,14 +12,13 @@ odd           a reader's warning
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.core.message import Sentence, ranks_named, said_at
 from paceline.run.read_warning import GapKind, ReadWarning
 
 CORE_TABLES = frozenset({"ranks", "groups", "steps", "collectives", "kernels", "transfers"})
 """Tables that every finding is built on; gaps elsewhere (memory, counters, timeline) leave most findings as they are."""
-_MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -28,39 +27,30 @@ class EvidenceGap:
 
     kind: GapKind
     ranks: tuple[int, ...]
-    message: str
+    said: Sentence
     file: str | None = None
     core: bool = True
     """Whether it concerns tables that every finding is built on."""
 
+    @property
+    def message(self) -> str:
+        return str(self.said)
+
     def to_warning(self) -> ReadWarning:
         """In one line: of a single rank as that rank's warning, of several with their numbers."""
         if len(self.ranks) <= 1:
-            rank, message = (self.ranks[0] if self.ranks else None), self.message
+            rank, said = (self.ranks[0] if self.ranks else None), self.said
         else:
-            rank, message = None, f"{named_ranks(self.ranks)}: {self.message}"
-        return ReadWarning(rank, self.file, message, kind=self.kind, core=self.core)
+            rank, said = None, said_at(ranks_named(self.ranks), self.said)
+        return ReadWarning(rank, self.file, said, kind=self.kind, core=self.core)
 
 
 def gap_of(warning: ReadWarning) -> EvidenceGap:
     """A reader's warning as a gap."""
-    where = f"{warning.file}: " if warning.file else ""
     ranks = () if warning.rank is None else (warning.rank,)
     kind = "lost" if warning.lost else warning.kind
-    return EvidenceGap(kind, ranks, where + warning.message, warning.file, warning.core)
+    return EvidenceGap(kind, ranks, said_at(warning.file, warning.said), warning.file, warning.core)
 
 
 def is_core(tables: frozenset[str]) -> bool:
     return bool(tables & CORE_TABLES)
-
-
-def named_ranks(ranks: Sequence[int]) -> str:
-    """
-    >>> named_ranks([3])
-    'rank 3'
-    >>> named_ranks(range(12))
-    'ranks 0, 1, 2, 3, 4, 5, 6, 7 … (12 in all)'
-    """
-    named = ", ".join(map(str, ranks[:_MOST_NAMED]))
-    more = f" … ({len(ranks)} in all)" if len(ranks) > _MOST_NAMED else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {named}{more}"

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from paceline.core.message import message, said_at
 from paceline.formats.base import RankRecording, RecordingSection
 from paceline.run.evidence.file_ends import same_content
 from paceline.run.evidence.gap import CORE_TABLES, EvidenceGap, is_core
@@ -68,13 +69,13 @@ def guessed_identities(recordings: Sequence[RankRecording]) -> list[EvidenceGap]
     guessed = sorted({each.rank for each in recordings if each.rank is not None and each.rank_assumed})
     if len(ranks) < 2 or not guessed:
         return []
-    return [EvidenceGap("identity", tuple(guessed), "rank numbers are assumed, not recorded")]
+    return [EvidenceGap("identity", tuple(guessed), message("assumed"))]
 
 
 def conflicting_identities(recordings: Iterable[RankRecording]) -> list[EvidenceGap]:
     """Ranks that a name or a file beside the recording contradicts."""
     return [
-        EvidenceGap("conflict", (each.rank,), f"{each.root or '.'}: {what}")
+        EvidenceGap("conflict", (each.rank,), said_at(each.root or ".", what))
         for each in recordings
         if each.rank is not None
         for what in each.conflicts
@@ -102,7 +103,7 @@ def _missing_of_two(*pair: RankFiles) -> Iterator[EvidenceGap]:
                 lacking |= dict.fromkeys(other[key] - mine[key], tables)
         for name in sorted(lacking):
             core = is_core(lacking[name])
-            yield EvidenceGap("missing", (rank,), f"no {name}, which the other rank has", core=core)
+            yield EvidenceGap("missing", (rank,), message("other_has", name=name), core=core)
 
 
 def _missing_of(ranks: Sequence[RankFiles]) -> Iterator[EvidenceGap]:
@@ -118,12 +119,12 @@ def _missing_of(ranks: Sequence[RankFiles]) -> Iterator[EvidenceGap]:
         common, agreeing = Counter(counts.values()).most_common(1)[0]
         present = sum(count > 0 for count in counts.values())
         if 2 * present > len(counts) and (lacking := tuple(sorted(r for r, count in counts.items() if not count))):
-            message = f"no {name}, which {present} of {len(counts)} ranks have"
-            yield EvidenceGap("missing", lacking, message, core=is_core(frozenset(tables[name])))
+            said = message("others_have", name=name, n=present, all=len(counts))
+            yield EvidenceGap("missing", lacking, said, core=is_core(frozenset(tables[name])))
         fewer = tuple(sorted(rank for rank, count in counts.items() if 0 < count < common))
         if fewer and agreeing >= MOST_AGREE * len(counts):
-            message = f"fewer files {name} than the {common} of most ranks"
-            yield EvidenceGap("missing", fewer, message, core=is_core(frozenset(tables[name])))
+            said = message("fewer_files", name=name, n=common)
+            yield EvidenceGap("missing", fewer, said, core=is_core(frozenset(tables[name])))
 
 
 def copied_files(ranks: Sequence[RankFiles]) -> list[EvidenceGap]:
@@ -142,8 +143,8 @@ def copied_files(ranks: Sequence[RankFiles]) -> list[EvidenceGap]:
         for group in same_content(owners):
             held_by = tuple(sorted({owners[file] for file in group}))
             if len(held_by) > 1:
-                names = " and ".join(sorted(file.relative for file in group)[:2])
-                gaps.append(EvidenceGap("conflict", held_by, f"{names} are the same file; one rank's is lost"))
+                first, second = sorted(file.relative for file in group)[:2]
+                gaps.append(EvidenceGap("conflict", held_by, message("same_file", first=first, second=second)))
     return gaps
 
 

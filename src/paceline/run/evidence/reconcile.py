@@ -17,6 +17,7 @@ from statistics import median
 
 import duckdb
 
+from paceline.core.message import Message, message
 from paceline.run.evidence.gap import EvidenceGap
 from paceline.run.read_warning import GapKind
 
@@ -100,17 +101,16 @@ def reconcile_kernels(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap
     by_rank: dict[int, list[_StepKernels]] = defaultdict(list)
     for rank, *values in connection.execute(_KERNELS).fetchall():
         by_rank[rank].append(_StepKernels(*values))
-    gaps = _gap("counts", _cut_short(by_rank), "kernels of the last steps are missing: the file seems to be cut off")
+    gaps = _gap("counts", _cut_short(by_rank), message("cut_kernels"))
     early = [rank for rank, steps in by_rank.items() if _early(steps)]
     outside = [rank for rank, steps in by_rank.items() if _outside(steps)]
     outside += [rank for rank in early if rank not in outside and 2 * len(early) <= len(by_rank)]
-    gaps += _gap("conflict", outside, "kernels lie outside the steps: they seem to be another rank's or another run's")
+    gaps += _gap("conflict", outside, message("kernels_outside"))
     exchanged = _exchanged(by_rank)
-    message = "kernels add up to the computing time of another rank's steps: the files of two ranks are mixed up"
-    gaps += _gap("conflict", [rank for rank in exchanged if rank not in outside], message)
+    gaps += _gap("conflict", [rank for rank in exchanged if rank not in outside], message("mixed_kernels"))
     differing = _outliers({rank: _busy_share(steps) for rank, steps in by_rank.items() if rank not in outside})
     differing -= {rank for gap in gaps for rank in gap.ranks}
-    return gaps + _gap("disagreement", differing, "kernels do not add up to the computing time of its steps")
+    return gaps + _gap("disagreement", differing, message("kernels_differ"))
 
 
 def reconcile_members(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
@@ -123,14 +123,13 @@ def reconcile_members(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap
         common, agreeing = Counter(counts.values()).most_common(1)[0]
         if 2 * agreeing > len(counts):
             fewer |= {rank for rank, count in counts.items() if count < MEMBERS_DIFFER * common}
-    return _gap("counts", fewer, "fewer collectives than the other members of its groups")
+    return _gap("counts", fewer, message("fewer_collectives"))
 
 
 def reconcile_identities(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
     """Ranks against the groups that the recordings declare: a file under another rank's name brings that rank's groups."""
     strangers = [rank for (rank,) in connection.execute(_STRANGERS).fetchall()]
-    message = "executed collectives of groups that it is no member of: its files may be another rank's"
-    return _gap("conflict", strangers, message)
+    return _gap("conflict", strangers, message("mixed_groups"))
 
 
 def reconcile_parts(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
@@ -138,8 +137,7 @@ def reconcile_parts(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
     shares = dict(connection.execute(_PARTS, [ROUNDED_NS, ROUNDED_SHARE, 10 * ROUNDED_NS]).fetchall())
     fitting = [rank for rank, share in shares.items() if share >= NEARLY_ALL]
     differing = [rank for rank, share in shares.items() if share < 0.5]
-    message = "transit and wait of its collectives do not add up to their durations: one file may be another rank's"
-    return _gap("disagreement", differing, message) if len(fitting) >= max(2, len(differing)) else []
+    return _gap("disagreement", differing, message("mixed_waits")) if len(fitting) >= max(2, len(differing)) else []
 
 
 def unrecorded_collectives(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
@@ -150,13 +148,12 @@ def unrecorded_collectives(connection: duckdb.DuckDBPyConnection) -> list[Eviden
     [(recorded,)] = connection.execute("SELECT count(*) FROM (SELECT 1 FROM raw.collectives LIMIT 1)").fetchall()
     if recorded or communicating < 2:
         return []
-    message = "no collective was recorded (profiler level 0), so neither waiting nor links are known: "
-    return [EvidenceGap("missing", (), message + "record with level 1 (Level1) to see them")]
+    return [EvidenceGap("missing", (), message("level0"))]
 
 
-def _gap(kind: GapKind, ranks: Iterable[int], message: str) -> list[EvidenceGap]:
+def _gap(kind: GapKind, ranks: Iterable[int], said: Message) -> list[EvidenceGap]:
     found = tuple(sorted(ranks))
-    return [EvidenceGap(kind, found, message)] if found else []
+    return [EvidenceGap(kind, found, said)] if found else []
 
 
 def _cut_short(by_rank: dict[int, list[_StepKernels]]) -> list[int]:

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
+from paceline.core.message import message
 from paceline.formats.base import RankRecording
 from paceline.run.evidence.file_ends import cut_off
 from paceline.run.evidence.gap import EvidenceGap
@@ -115,7 +116,7 @@ def _missing(kinds: Mapping[str, Mapping[Member, File]]) -> Iterator[EvidenceGap
             lacking = sorted(common - kinds[kind].keys())
             if lacking and 2 * len(common & kinds[kind].keys()) > len(common):
                 names = ", ".join("/".join(each) for each in lacking[:_MOST_NAMED])
-                yield EvidenceGap("missing", (), f"no {kind} of {names}, unlike other files beside it", core=False)
+                yield EvidenceGap("missing", (), message("siblings", kind=kind, names=names), core=False)
 
 
 def _has_its_end(file: File) -> bool:
@@ -139,8 +140,8 @@ def _smaller(kinds: Mapping[str, Mapping[Member, File]]) -> Iterator[tuple[File,
             and all(abs(each.size - typical) <= SIZES_AGREE * typical for each in others)
         ):
             for file in sorted(small)[:_MOST_NAMED]:
-                message = f"has {file.size:,} bytes, those of other ranks {int(typical):,}: it seems to be cut off"
-                yield file, EvidenceGap("cut", (), message, file.relative, core=False)
+                said = message("cut_smaller", size=file.size, typical=int(typical))
+                yield file, EvidenceGap("cut", (), said, file.relative, core=False)
 
 
 def _cut(files: Iterable[File]) -> Iterator[EvidenceGap]:

@@ -6,15 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from paceline.core.message import Sentence, message
+
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+_DIED = message("reader_died")
 
 
 @dataclass(frozen=True)
 class CrashedTask:
     """In place of a result: every worker that ran the task died."""
 
-    reason: str = "every process that read it died (killed, out of memory, or far too slow)"
+    reason: Sentence = _DIED
     """The same for all executors, because it is stored as a warning and stores do not depend on the executor."""
 
 

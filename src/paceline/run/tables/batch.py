@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.core.errors import FormatError, PacelineError
+from paceline.core.message import Sentence, message
 from paceline.core.schema import TABLES, TableSchema
 from paceline.formats.base import Values
 from paceline.run.evidence.gap import is_core
@@ -120,7 +121,9 @@ class BatchSink:
         self._queried.add(table)
         return self._affected(f"INSERT INTO {_stored(table)} BY NAME {rows}", parameters)
 
-    def warn(self, message: str, *, file: Path | None = None, line: int | None = None, kind: GapKind = "odd") -> None:
+    def warn(
+        self, message: Sentence, *, file: Path | None = None, line: int | None = None, kind: GapKind = "odd"
+    ) -> None:
         core = is_core(self.wanted)
         self.warnings.append(ReadWarning(self.rank, self._relative(file), message, line, kind=kind, core=core))
 
@@ -264,16 +267,16 @@ def disk_error_reason(error: BaseException) -> str:
     return known[0] if known else text[:160]
 
 
-def describe_error(error: BaseException) -> str:
+def describe_error(error: BaseException) -> Sentence:
     """One line for users, whatever library raised the error."""
     if isinstance(error, PacelineError):
-        return str(error)
+        return error.said
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, UnicodeDecodeError) or "nvalid unicode" in text or "not utf-8" in text.lower():
-        return f"not UTF-8 text, skipped ({text[:160]})"
+        return message("not_utf8_skipped", error=text[:160])
     if isinstance(error, OSError):
-        return f"cannot be read: {error.strerror or text}"
-    return f"cannot be understood, skipped ({text[:200]})"
+        return message("cannot_read", error=error.strerror or text)
+    return message("not_understood", error=text[:200])
 
 
 def _length(table: TableSchema, columns: Mapping[str, Values | Any]) -> int:

@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.core.errors import PacelineError
+from paceline.core.message import Sentence
 from paceline.run.io_endpoints import (
     StoreTarget,
     download_file,
@@ -37,7 +38,7 @@ from paceline.storage.cache_dir import cache_name, cache_root, make_private
 from paceline.storage.store_errors import StorageError
 from paceline.storage.url import is_remote, parse_url
 
-READ_VERSION = 10
+READ_VERSION = 11
 """Raise it when the rows of a reader change their meaning: older stores are then read again."""
 
 _BEING_READ = "being-read"
@@ -48,14 +49,14 @@ RETENTION_S = 24 * 3600.0
 class StoredWarning(msgspec.Struct, frozen=True):
     rank: int | None
     file: str | None
-    message: str
+    said: Sentence
     line: int | None = None
     lost: bool = False
     kind: GapKind = "odd"
     core: bool = True
 
     def to_warning(self) -> ReadWarning:
-        return ReadWarning(self.rank, self.file, self.message, self.line, self.lost, self.kind, self.core)
+        return ReadWarning(self.rank, self.file, self.said, self.line, self.lost, self.kind, self.core)
 
 
 class StoredSection(msgspec.Struct, frozen=True):
