@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Union
 
-from paceline.core.message import Message, Sentence
+from paceline.core.message import Message, Sentence, message
 from paceline.storage.file_tree import File, Tree
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ class Sink(Protocol):
         """Add the rows of a SELECT with the table's column names; it may read files itself. Returns the number of rows."""
         ...
 
-    def warn(self, message: Sentence, *, file: Path | None = None, line: int | None = None, kind: GapKind = "odd") -> None:
+    def warn(
+        self, message: Sentence, *, file: Path | None = None, line: int | None = None, kind: GapKind = "odd"
+    ) -> None:
         """Report something missing or odd; reading continues, and findings are less sure, by the kind of gap."""
         ...
 
@@ -72,7 +74,7 @@ class RecordingSection:
     """Share of the bytes that is parsed; far below 1 if a large file is only searched."""
 
 
-CUT_OFF = "is cut off; everything before the cut is read"
+CUT_OFF = message("cut_everything")
 """What every reader says of a file that ends early."""
 
 GapKind = Literal["identity", "conflict", "lost", "cut", "missing", "counts", "disagreement", "odd"]

@@ -325,7 +325,7 @@ def _said_once(warnings: list[ReadWarning]) -> list[ReadWarning]:
     cut: set[tuple[int | None, str | None]] = set()
     kept = []
     for warning in warnings:
-        if warning.kind == "cut" and warning.message == CUT_OFF:
+        if warning.kind == "cut" and warning.said == CUT_OFF:
             if (warning.rank, warning.file) in cut:
                 continue
             cut.add((warning.rank, warning.file))

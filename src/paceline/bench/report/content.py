@@ -7,8 +7,8 @@ from datetime import datetime
 
 from paceline.bench.report.nodes import cards_section, nodes_section
 from paceline.bench.result import BaselineComparison, BenchResult, ExpectationPart, Measurement, interval_of
-from paceline.bench.scaling import if_fixed
-from paceline.bench.stragglers import outlier_name, stragglers
+from paceline.bench.statistics.scaling import if_fixed
+from paceline.bench.statistics.stragglers import outlier_name, stragglers
 from paceline.core.i18n import Language, catalogue, text
 from paceline.core.message import message_in
 from paceline.output.page.charts import ChartPoint, PageChart, line_chart

@@ -307,7 +307,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(uri, uri=True)
     except sqlite3.Error as error:
-        raise FormatError(f"cannot be opened as SQLite ({error})", file=path) from error
+        raise FormatError(message("sqlite_open", error=error), file=path) from error
     connection.text_factory = _decoded_text
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA query_only = ON")

@@ -80,8 +80,7 @@ def timeline_offset(files: TimelineFiles, sink: Sink) -> int | None:
     for differences in (_by_operators(trace, sink), _by_steps(trace, sink), _by_kernel(files.kernels, sink)):
         if differences:
             if not _fits(differences):
-                message = "its steps and collectives are not those of the step trace: one of the two files may be another rank's"
-                sink.warn(message, file=files.timeline, kind="disagreement")
+                sink.warn(message("mixed_step_trace"), file=files.timeline, kind="disagreement")
             return median_low(differences)
     return None
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
-from paceline.core.message import message
+from paceline.core.message import Message, message
 from paceline.run.evidence.gap import EvidenceGap
 
 MOST_COMPARED = 64
@@ -94,18 +94,16 @@ _IN_SAMPLES = """
 
 def foreign_kernels(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
     """Nothing computes before its input is there; MindInsight's step trace notes when the first operator began."""
-    message = "operators begin before the input of their step is there: kernels or steps may be another rank's"
-    return _without_their_own(connection, _FIRST_OPERATORS, message, [FIRST_NS, FIRST_NS], core=True)
+    said = message("mixed_operators")
+    return _without_their_own(connection, _FIRST_OPERATORS, said, [FIRST_NS, FIRST_NS], core=True)
 
 
 def foreign_timelines(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
-    message = "the timeline shows none of the kernels: one of the two files may be another rank's"
-    return _without_their_own(connection, _IN_TIMELINE, message)
+    return _without_their_own(connection, _IN_TIMELINE, message("mixed_kernels_timeline"))
 
 
 def foreign_samples(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
-    message = "the memory was sampled at none of the allocations: one of the two files may be another rank's"
-    return _without_their_own(connection, _IN_SAMPLES, message)
+    return _without_their_own(connection, _IN_SAMPLES, message("mixed_memory"))
 
 
 def exchanged_times(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
@@ -119,8 +117,7 @@ def exchanged_times(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
 def exchanged_splits(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
     """What a file says steps consist of, where another one says how long they took (MindInsight)."""
     ranks = tuple(_exchanged(connection, _SPLITS))
-    message = "the parts of its steps add up to another rank's steps: the files of two ranks are mixed up"
-    return [EvidenceGap("conflict", ranks, message)] if ranks else []
+    return [EvidenceGap("conflict", ranks, message("mixed_splits"))] if ranks else []
 
 
 def exchanged_links(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
@@ -137,10 +134,7 @@ def exchanged_ends(connection: duckdb.DuckDBPyConnection) -> list[EvidenceGap]:
     """Both ends of a link, once ranks and groups are known, go over the network, or neither does."""
     links = connection.execute(_TRANSPORTS).fetchall()
     ends = tuple(sorted({rank for link in links for rank in link}))
-    message = (
-        "one end of a link between them says RDMA, the other end says it stays in the host: who is who is in doubt"
-    )
-    return [EvidenceGap("conflict", ends, message)] if ends else []
+    return [EvidenceGap("conflict", ends, message("mixed_ends"))] if ends else []
 
 
 def mutual_strangers(mine: Moments, stated: Moments) -> list[int]:
@@ -164,7 +158,7 @@ def mutual_strangers(mine: Moments, stated: Moments) -> list[int]:
 
 
 def _without_their_own(
-    connection: duckdb.DuckDBPyConnection, query: str, message: str, given: Sequence[int] = (), *, core: bool = False
+    connection: duckdb.DuckDBPyConnection, query: str, said: Message, given: Sequence[int] = (), *, core: bool = False
 ) -> list[EvidenceGap]:
     """Ranks of which one file holds no moment of the other, if it holds nearly all on as many others."""
     shares = dict(connection.execute(query, list(given)).fetchall())
@@ -172,7 +166,7 @@ def _without_their_own(
     foreign = tuple(sorted(rank for rank, share in shares.items() if not share))
     if not foreign or len(fitting) < len(foreign):
         return []
-    return [EvidenceGap("disagreement", foreign, message, core=core)]
+    return [EvidenceGap("disagreement", foreign, said, core=core)]
 
 
 def _exchanged(connection: duckdb.DuckDBPyConnection, query: str) -> list[int]:

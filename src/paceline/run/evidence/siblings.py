@@ -151,4 +151,4 @@ def _cut(files: Iterable[File]) -> Iterator[EvidenceGap]:
         except OSError:
             continue  # no reader reads it
         if is_cut:
-            yield EvidenceGap("cut", (), "is cut off", file.relative, core=False)
+            yield EvidenceGap("cut", (), message("cut_copy"), file.relative, core=False)

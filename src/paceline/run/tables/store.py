@@ -38,7 +38,7 @@ from paceline.storage.cache_dir import cache_name, cache_root, make_private
 from paceline.storage.store_errors import StorageError
 from paceline.storage.url import is_remote, parse_url
 
-READ_VERSION = 11
+READ_VERSION = 12
 """Raise it when the rows of a reader change their meaning: older stores are then read again."""
 
 _BEING_READ = "being-read"
