@@ -153,4 +153,4 @@ def test_a_busy_machine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (2.9, 0.0, 0.0))
     assert busy_machine_warning() is None
     monkeypatch.setattr("os.getloadavg", lambda: (9.04, 0.0, 0.0))
-    assert "(load 9.0 on 4 cores)" in (busy_machine_warning() or "")
+    assert "(load 9.0 on 4 cores)" in str(busy_machine_warning())

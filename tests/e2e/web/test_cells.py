@@ -1,7 +1,7 @@
 """Every cell of the pages' tables against the files, worked out independently (support/web/independent_cells.py).
 
 The kit's MindInsight and msadvisor cases, and the real recordings. A cell of one step is what the file says of it; a mean is
-taken over the steps after the first that were recorded.
+taken over the steps after the first that were recorded whole.
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ def check_communication(server: Server, run: str, cells: Cells) -> int:
         if step in cells.steady(rank):
             steps[step][rank] = row
     for rank in {rank for rank, _ in cells.communication}:
-        known = [row for (one, step), row in cells.communication.items() if one == rank and step in cells.steady(rank)]
-        if known:
-            means[rank] = mean(known)
+        means[rank] = mean(cells.communication[rank, step] for step in cells.of_communication(rank))
     shown = server.rows(run, "communication", limit=500)
     compared += agree([row for row in shown if row["rank"] in means], means, by_rank)
     for step, rows in steps.items():

@@ -422,7 +422,7 @@ def test_a_cut_is_said_once(packed: bool, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content[: len(content) * 9 // 10])
     with paceline.open(tmp_path, store=tmp_path / "store") as run:
         run.load(["kernels", "events", "steps"])
-        assert [warning.message for warning in run.warnings if "cut" in str(warning)] == [CUT_OFF]
+        assert [warning.message for warning in run.warnings if "cut" in str(warning)] == [str(CUT_OFF)]
 
 
 def test_cut_off_files_are_read_up_to_the_cut_and_say_so(tmp_path: Path) -> None:

@@ -26,12 +26,20 @@ class Cells:
     communication: dict[Place, dict[str, float]] = field(default_factory=dict)
     links: dict[tuple[int, int, str], dict[int, tuple[float, float]]] = field(default_factory=lambda: defaultdict(dict))
     """(sender, receiver, transport) → step → bytes and ms."""
+    calls: dict[Place, int] = field(default_factory=dict)
+    """Collectives of MindInsight's tables, which stop at a limit."""
     memory: dict[int, dict[str, float]] = field(default_factory=dict)
     flops: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def steady(self, rank: int) -> list[int]:
         """The first step warms up."""
         return sorted(step for one, step in self.steps if one == rank and step > 1)
+
+    def of_communication(self, rank: int) -> list[int]:
+        """Steady steps that were not cut; where there is none, all that are known, as MindInsight does (decision 173)."""
+        known = {step: self.calls.get((rank, step), 1) for one, step in self.communication if one == rank}
+        whole = [step for step in self.steady(rank) if known.get(step, 0) >= 0.9 * max(known.values(), default=1)]
+        return whole or sorted(known)
 
 
 def mindinsight(root: Path) -> Cells:
@@ -124,6 +132,7 @@ def _hccl_raw(cells: Cells, path: Path, rank: int) -> None:
             "transit": float(row["communication_cost"]),
             "waiting": float(row["wait_cost"]),
         }
+        cells.calls[rank, step] = len(json.loads(row["communication_operator_cost"]))
         for ends, transports in json.loads(row["link_info"]).items():
             src, dst = (int(end) for end in ends.split("-"))
             for transport, (time, kilobytes, *_) in transports.items():

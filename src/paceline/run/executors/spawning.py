@@ -14,7 +14,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 
 class OwnSpawnProcess(SpawnProcess):
     def start(self) -> None:
-        with _hidden_main():
+        with hidden_main():
             super().start()
 
 
@@ -25,10 +25,10 @@ class OwnSpawnContext(SpawnContext):
 
 
 @contextmanager
-def _hidden_main() -> Iterator[None]:
+def hidden_main() -> Iterator[None]:
     """While the main module has neither name nor file, nobody can import it."""
     main = vars(sys.modules["__main__"])
-    known = {name: main.get(name) for name in ("__spec__", "__file__")}
+    known = {name: main[name] for name in ("__spec__", "__file__") if name in main}
     main.update(dict.fromkeys(known))
     try:
         yield
