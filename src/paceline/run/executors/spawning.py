@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any
 
 
 class OwnSpawnProcess(SpawnProcess):
@@ -28,7 +29,7 @@ class OwnSpawnContext(SpawnContext):
 def hidden_main() -> Iterator[None]:
     """While the main module has neither name nor file, nobody can import it."""
     main = vars(sys.modules["__main__"])
-    known = {name: main[name] for name in ("__spec__", "__file__") if name in main}
+    known: dict[str, Any] = {name: main[name] for name in ("__spec__", "__file__") if name in main}
     main.update(dict.fromkeys(known))
     try:
         yield
