@@ -6,8 +6,7 @@ each rank (pipeline stages built of equal modules).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
